@@ -1,0 +1,2 @@
+//! bringup in a Linux process.
+fn main() {}

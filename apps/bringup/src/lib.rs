@@ -1,0 +1,2 @@
+//! axon application: bringup.
+#![no_std]

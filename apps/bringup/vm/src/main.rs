@@ -1,0 +1,2 @@
+//! bringup as a bootable image.
+fn main() {}

@@ -1,0 +1,2 @@
+//! console in a Linux process.
+fn main() {}

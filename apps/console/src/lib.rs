@@ -1,0 +1,2 @@
+//! axon application: console.
+#![no_std]

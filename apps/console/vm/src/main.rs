@@ -1,0 +1,2 @@
+//! console as a bootable image.
+fn main() {}

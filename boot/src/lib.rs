@@ -1,0 +1,2 @@
+//! Entry points of an axon image.
+#![no_std]

@@ -1,0 +1,304 @@
+//! Host memory that a device reads and writes behind the CPU's back.
+//!
+//! This is the one module of the crate with `unsafe`: it turns the address and length a platform
+//! vouches for into bounds-checked accesses. No `&[u8]` into the memory ever exists, because the
+//! device may change it at any time: data is copied in and out, words are loaded and stored as
+//! atomics.
+
+#![allow(unsafe_code)]
+
+use alloc::sync::Arc;
+use core::any::Any;
+use core::fmt;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use crate::{BusAddr, Errno};
+
+/// An access would have left the buffer; nothing was read or written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OutOfBounds {
+    /// First byte asked for, from the start of the buffer.
+    pub offset: u64,
+    /// Bytes asked for.
+    pub len_bytes: u64,
+    /// Length of the buffer in bytes.
+    pub limit: u64,
+}
+
+impl OutOfBounds {
+    /// Always [`Errno::EINVAL`].
+    pub const fn errno(self) -> Errno {
+        Errno::EINVAL
+    }
+}
+
+impl fmt::Display for OutOfBounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} bytes at offset {} do not fit into {}",
+            self.len_bytes, self.offset, self.limit
+        )
+    }
+}
+
+impl core::error::Error for OutOfBounds {}
+
+/// One 16-byte DMA descriptor, as four little-endian words (specification 02 §6).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C, align(16))]
+pub struct Descriptor(pub [u32; 4]);
+
+/// Physically contiguous host memory, reachable by a device.
+///
+/// Clones and [slices](DmaBuf::slice) share the memory; it goes back to the platform when the last
+/// one is dropped. All accesses are checked; all may run while a device writes the same bytes, in
+/// which case the bytes read are some mixture of old and new.
+#[derive(Clone)]
+pub struct DmaBuf {
+    start: NonNull<u8>,
+    bus: BusAddr,
+    len: usize,
+    owner: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: the memory is plain bytes owned through `owner`, which is `Send + Sync`; every access
+// goes through raw copies or atomics, never through references into the memory.
+unsafe impl Send for DmaBuf {}
+// SAFETY: as above; concurrent accesses may mix old and new bytes, as with a device writing.
+unsafe impl Sync for DmaBuf {}
+
+impl DmaBuf {
+    /// Wraps memory that a platform owns.
+    ///
+    /// # Safety
+    /// `start` is valid for reads and writes of `len` bytes and aligned to 16 as long as `owner` or
+    /// a clone of it lives, and no Rust reference into the memory exists in that time. `bus` is
+    /// where a device finds its first byte, and the following bytes behind it.
+    pub unsafe fn from_raw(
+        start: NonNull<u8>,
+        bus: BusAddr,
+        len: usize,
+        owner: Arc<dyn Any + Send + Sync>,
+    ) -> Self {
+        DmaBuf { start, bus, len, owner }
+    }
+
+    /// Length in bytes.
+    #[inline]
+    pub fn len_bytes(&self) -> u64 {
+        self.len as u64
+    }
+
+    /// Bus address of the first byte.
+    #[inline]
+    pub fn bus(&self) -> BusAddr {
+        self.bus
+    }
+
+    /// The part `[offset, offset + len_bytes)`, sharing the memory.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`]; also for an offset that is no multiple of 16.
+    pub fn slice(&self, offset: u64, len_bytes: u64) -> Result<DmaBuf, OutOfBounds> {
+        let at = self.check(offset, len_bytes)?;
+        if !offset.is_multiple_of(16) {
+            return Err(self.refuse(offset, len_bytes));
+        }
+        Ok(DmaBuf {
+            start: at,
+            bus: BusAddr(self.bus.0 + offset),
+            len: len_bytes as usize,
+            owner: self.owner.clone(),
+        })
+    }
+
+    /// Copies `into.len()` bytes out of the buffer.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`], with `into` untouched.
+    #[inline]
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), OutOfBounds> {
+        let at = self.check(offset, into.len() as u64)?;
+        // SAFETY: `check` proved that the range lies inside the memory that `owner` keeps alive;
+        // `into` is a Rust slice and so cannot overlap it.
+        unsafe { core::ptr::copy_nonoverlapping(at.as_ptr(), into.as_mut_ptr(), into.len()) };
+        Ok(())
+    }
+
+    /// Copies `from` into the buffer.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`], with the buffer untouched.
+    #[inline]
+    pub fn write(&self, offset: u64, from: &[u8]) -> Result<(), OutOfBounds> {
+        let at = self.check(offset, from.len() as u64)?;
+        // SAFETY: as in `read`.
+        unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), at.as_ptr(), from.len()) };
+        Ok(())
+    }
+
+    /// Sets `len_bytes` bytes to `byte`.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`], with the buffer untouched.
+    pub fn fill(&self, offset: u64, len_bytes: u64, byte: u8) -> Result<(), OutOfBounds> {
+        let at = self.check(offset, len_bytes)?;
+        // SAFETY: `check` proved that the range lies inside the memory.
+        unsafe { core::ptr::write_bytes(at.as_ptr(), byte, len_bytes as usize) };
+        Ok(())
+    }
+
+    /// Copies `len_bytes` from `other` into this buffer; overlapping ranges behave as `memmove`.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] of whichever range leaves its buffer, with nothing copied.
+    pub fn copy_from(
+        &self,
+        offset: u64,
+        other: &DmaBuf,
+        other_offset: u64,
+        len_bytes: u64,
+    ) -> Result<(), OutOfBounds> {
+        let to = self.check(offset, len_bytes)?;
+        let from = other.check(other_offset, len_bytes)?;
+        // SAFETY: both ranges were checked; `copy` allows them to overlap.
+        unsafe { core::ptr::copy(from.as_ptr(), to.as_ptr(), len_bytes as usize) };
+        Ok(())
+    }
+
+    /// Stores one descriptor whole at `offset`, a multiple of 16.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`]; also for an offset that is no multiple of 16.
+    #[inline]
+    pub fn store_descriptor(&self, offset: u64, value: Descriptor) -> Result<(), OutOfBounds> {
+        let at = self.check(offset, 16)?;
+        if !offset.is_multiple_of(16) {
+            return Err(self.refuse(offset, 16));
+        }
+        // SAFETY: in range, and aligned because the buffer is aligned to 16 and so is the offset.
+        unsafe { at.cast::<Descriptor>().as_ptr().write_volatile(value) };
+        Ok(())
+    }
+
+    /// Loads the word at `offset`, a multiple of 4, with acquire ordering: what the device wrote
+    /// before that word is visible afterwards.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`]; also for an offset that is no multiple of 4.
+    #[inline]
+    pub fn load32(&self, offset: u64) -> Result<u32, OutOfBounds> {
+        Ok(self.word(offset)?.load(Ordering::Acquire))
+    }
+
+    /// Stores the word at `offset`, a multiple of 4, with release ordering.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`]; also for an offset that is no multiple of 4.
+    #[inline]
+    pub fn store32(&self, offset: u64, value: u32) -> Result<(), OutOfBounds> {
+        self.word(offset)?.store(value, Ordering::Release);
+        Ok(())
+    }
+
+    #[inline]
+    fn word(&self, offset: u64) -> Result<&AtomicU32, OutOfBounds> {
+        let at = self.check(offset, 4)?;
+        if !offset.is_multiple_of(4) {
+            return Err(self.refuse(offset, 4));
+        }
+        // SAFETY: in range and aligned; the memory lives as long as `self`, and other code only
+        // touches it through atomics and raw copies.
+        Ok(unsafe { AtomicU32::from_ptr(at.cast::<u32>().as_ptr()) })
+    }
+
+    #[inline]
+    fn check(&self, offset: u64, len_bytes: u64) -> Result<NonNull<u8>, OutOfBounds> {
+        let limit = self.len as u64;
+        if len_bytes > limit || offset > limit - len_bytes {
+            return Err(self.refuse(offset, len_bytes));
+        }
+        // SAFETY: `offset` is at most `len`, so the result lies inside the memory or one byte
+        // behind its end (for an empty range).
+        Ok(unsafe { self.start.add(offset as usize) })
+    }
+
+    #[cold]
+    fn refuse(&self, offset: u64, len_bytes: u64) -> OutOfBounds {
+        OutOfBounds { offset, len_bytes, limit: self.len as u64 }
+    }
+}
+
+impl fmt::Debug for DmaBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DmaBuf").field("bus", &self.bus).field("len", &self.len).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::boxed::Box;
+    use alloc::vec;
+
+    use super::*;
+
+    #[repr(align(16))]
+    struct Page(#[allow(dead_code)] [u8; 4096]);
+
+    fn page() -> DmaBuf {
+        struct Owner(NonNull<Page>);
+        // SAFETY: the owner is the only holder of the allocation; the pointer is not shared.
+        unsafe impl Send for Owner {}
+        // SAFETY: as above.
+        unsafe impl Sync for Owner {}
+        impl Drop for Owner {
+            fn drop(&mut self) {
+                // SAFETY: made by `Box::into_raw` below and dropped once.
+                drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+            }
+        }
+        let raw = NonNull::new(Box::into_raw(Box::new(Page([0; 4096])))).unwrap();
+        // SAFETY: `Owner` keeps the page alive and nobody else refers to it.
+        unsafe { DmaBuf::from_raw(raw.cast(), BusAddr(0x1000), 4096, Arc::new(Owner(raw))) }
+    }
+
+    #[test]
+    fn bytes_round_trip_and_bounds_hold() {
+        let buf = page();
+        buf.write(4094, &[1, 2]).unwrap();
+        let mut out = vec![0; 2];
+        buf.read(4094, &mut out).unwrap();
+        assert_eq!(out, [1, 2]);
+        let refused = buf.write(4095, &[9, 9]).unwrap_err();
+        assert_eq!(refused, OutOfBounds { offset: 4095, len_bytes: 2, limit: 4096 });
+        assert!(buf.read(u64::MAX, &mut out).is_err());
+        assert!(buf.fill(1, u64::MAX, 0).is_err());
+        buf.read(4094, &mut out).unwrap();
+        assert_eq!(out, [1, 2]);
+    }
+
+    #[test]
+    fn words_need_alignment() {
+        let buf = page();
+        buf.store32(8, 0xabcd_ef01).unwrap();
+        assert_eq!(buf.load32(8).unwrap(), 0xabcd_ef01);
+        assert!(buf.load32(2).is_err());
+        assert!(buf.load32(4096).is_err());
+        assert!(buf.store_descriptor(8, Descriptor::default()).is_err());
+        buf.store_descriptor(4080, Descriptor([1, 2, 3, 4])).unwrap();
+        assert_eq!(buf.load32(4092).unwrap(), 4);
+    }
+
+    #[test]
+    fn slices_share_memory_and_keep_it_alive() {
+        let buf = page();
+        let part = buf.slice(16, 32).unwrap();
+        assert_eq!(part.bus(), BusAddr(0x1010));
+        drop(buf);
+        part.write(0, &[7]).unwrap();
+        assert!(part.write(32, &[7]).is_err());
+        assert!(part.slice(8, 8).is_err());
+    }
+}

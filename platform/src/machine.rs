@@ -1,0 +1,142 @@
+//! The machine as a whole.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::future::Future;
+use core::time::Duration;
+
+use crate::{DmaBuf, Errno, Instant, PciFunction};
+
+/// No physically contiguous host memory below 4 GiB for a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DmaExhausted {
+    /// Bytes asked for.
+    pub asked: u64,
+    /// Longest free contiguous run in bytes, as far as the platform knows.
+    pub largest: u64,
+}
+
+impl fmt::Display for DmaExhausted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "no contiguous host memory for {} bytes (longest free run {})",
+            self.asked, self.largest
+        )
+    }
+}
+
+impl core::error::Error for DmaExhausted {}
+
+/// The executor has no room for another task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SpawnError;
+
+impl SpawnError {
+    /// Always [`Errno::ENOMEM`].
+    pub const fn errno(self) -> Errno {
+        Errno::ENOMEM
+    }
+}
+
+impl fmt::Display for SpawnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the executor has no room for another task")
+    }
+}
+
+impl core::error::Error for SpawnError {}
+
+/// Hands a fault or an event to the emulated function; only where the model runs in-process.
+pub trait ModelControl: Send + Sync {
+    /// Carries out one control line for the function at position `function` of
+    /// [`Platform::functions`], for example `fault drop-marker=1 after=3` or `fault clear`.
+    ///
+    /// # Errors
+    /// A sentence that says which word is wrong.
+    fn control(&self, function: usize, line: &str) -> Result<String, String>;
+}
+
+/// A machine: clock, timers, host memory, PCI functions, tasks, console.
+///
+/// Clones are handles on the same machine.
+pub trait Platform: Clone + Send + Sync + 'static {
+    /// A PCI function of this machine.
+    type Function: PciFunction;
+
+    /// Monotonic time.
+    fn now(&self) -> Instant;
+
+    /// Resolves at `deadline`, or soon after.
+    fn sleep_until(&self, deadline: Instant) -> impl Future<Output = ()> + Send + 'static;
+
+    /// Resolves when `span` has passed.
+    fn sleep(&self, span: Duration) -> impl Future<Output = ()> + Send + 'static {
+        self.sleep_until(self.now() + span)
+    }
+
+    /// Zeroed, physically contiguous host memory below 4 GiB, at least page-aligned.
+    ///
+    /// `len_bytes` is rounded up to whole pages; `align` is a power of two. The memory goes back
+    /// to the machine when the last clone or slice of the buffer is dropped.
+    ///
+    /// # Errors
+    /// [`DmaExhausted`] where no run is long enough, and for a length of 0.
+    fn alloc_dma(&self, len_bytes: u64, align: u64) -> Result<DmaBuf, DmaExhausted>;
+
+    /// Host memory that may still be given out by [`Platform::alloc_dma`], in bytes.
+    fn free_dma_bytes(&self) -> u64;
+
+    /// Every PCI function found at start, in bus order.
+    fn functions(&self) -> Vec<Self::Function>;
+
+    /// Runs `task` beside the caller until it ends.
+    ///
+    /// `name` shows in task listings. Tasks never run in parallel with each other today; they
+    /// may later.
+    ///
+    /// # Errors
+    /// [`SpawnError`] where the executor is full; the task is dropped.
+    fn spawn(
+        &self,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<(), SpawnError>;
+
+    /// Orders earlier stores to host memory and write-combining windows before later register
+    /// writes. Needed once before every doorbell (specification 02 §7.3).
+    fn write_barrier(&self);
+
+    /// Random bits: seeded and repeatable when hosted.
+    fn random(&self) -> u64;
+
+    /// A free-running counter for measurements: instructions under `-icount`, cycles otherwise;
+    /// a count of register accesses when hosted.
+    fn cycles(&self) -> u64;
+
+    /// SMBIOS system product name (`trn2u.48xlarge`), where there is one.
+    fn product_name(&self) -> Option<String> {
+        None
+    }
+
+    /// Writes to the console; never blocks for longer than the line takes.
+    fn console_write(&self, bytes: &[u8]);
+
+    /// Next byte typed on the console; `None` at end of input.
+    fn console_read(&self) -> impl Future<Output = Option<u8>> + Send;
+
+    /// Whether a person sits at the console (prompt and echo wanted).
+    fn console_is_interactive(&self) -> bool;
+
+    /// A named file handed over by the launcher (a script, for instance).
+    fn file(&self, name: &str) -> Option<Vec<u8>>;
+
+    /// The words of the command line.
+    fn arguments(&self) -> Vec<String>;
+
+    /// Control over the emulated functions; `None` where they are not in this process.
+    fn model(&self) -> Option<&dyn ModelControl> {
+        None
+    }
+}

@@ -1,0 +1,30 @@
+//! Message types of every task, the ids they use, and the seams between rooms; no behaviour.
+//!
+//! A leaf: everything may depend on it, it depends on [`axon_platform`] only. The driver asks for
+//! memory through [`MemoryPort`] and never sees the memory service; the service hands out
+//! [`Chunk`]s and never sees a ring.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`ids`] | checked numbers: devices, cores, engines, queues, clients |
+//! | [`chunk`] | one allocated span: facts, references, pins |
+//! | [`memory`] | requests to the memory service, its error, [`MemoryPort`] |
+//! | [`reset`] | requests to the reset task |
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod chunk;
+pub mod ids;
+pub mod memory;
+pub mod reset;
+
+pub use chunk::{Chunk, ChunkFacts, Pin};
+pub use ids::{
+    ClientId, ClientSlot, CoreId, CoreMap, DeviceIndex, EngineId, HbmIndex, QueueId, RoutingId,
+};
+pub use memory::{
+    AllocRequest, Category, Lifespan, Location, MemoryError, MemoryGeometry, MemoryPort, Pools,
+};

@@ -1,0 +1,1 @@
+//! axon in a Linux process.

@@ -1,0 +1,1 @@
+//! A faithful emulated AWS Neuron PCI function.

@@ -1,0 +1,1 @@
+//! Finds or fetches QEMU, starts model and VM, collects the report.

@@ -1,0 +1,2 @@
+//! The commands of the axon repository.
+fn main() {}
