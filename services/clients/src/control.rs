@@ -1,0 +1,146 @@
+//! The control task of a device: the ordered end of every client (specification 05 §10.2, §10.3).
+
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use axon_ports::{ClientId, ClientSlot};
+use embassy_futures::join::join_array;
+
+use crate::DevicePeers;
+use crate::open::Shared;
+use crate::table::Table;
+
+/// After the queues were parked: what the hardware had fetched before is over.
+const AFTER_PARKING: Duration = Duration::from_millis(10);
+
+/// Cleans up after clients that left, all 16 slots side by side: a client whose copies hang holds
+/// up nobody else.
+pub struct ControlTask<D> {
+    shared: Arc<Shared<D>>,
+}
+
+impl<D: DevicePeers> ControlTask<D> {
+    pub(crate) fn new(shared: Arc<Shared<D>>) -> Self {
+        ControlTask { shared }
+    }
+
+    /// Runs until the device is removed and the clean-ups under way are over.
+    pub async fn run(self) {
+        let slots: [u32; ClientSlot::COUNT] = core::array::from_fn(|at| at as u32);
+        join_array(slots.map(|at| self.serve(at))).await;
+    }
+
+    async fn serve(&self, at: u32) {
+        let Some(slot) = ClientSlot::new(at) else { return };
+        let next = || {
+            self.shared.wait_for(|table, removed| match table.closing(slot) {
+                None if removed => Some(None),
+                None => None,
+                closing => Some(closing),
+            })
+        };
+        while let Some(client) = next().await {
+            self.end_of_client(client, slot).await;
+        }
+    }
+
+    /// Steps 4 to 12 of specification 05 §10.2. Core locks, datastore and windows (steps 8 to 10)
+    /// come with the services that own them.
+    async fn end_of_client(&self, client: ClientId, slot: ClientSlot) {
+        let peers = &self.shared.peers;
+        peers.resolve_resets(client).await;
+        peers.drain(client).await;
+        peers.pause(AFTER_PARKING).await;
+        peers.sweep(client, slot).await;
+        if self.shared.change(Table::begin_last_close) {
+            peers.last_client_gone().await;
+        }
+        self.shared.change(|table| table.free(slot));
+        log::debug!("{client} left {slot}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::pin::pin;
+
+    use axon_ports::reset::DeviceState;
+
+    use crate::testing::{Bench, client, now, poll};
+    use crate::{ClientError, ClientInfo};
+
+    #[test]
+    fn st_e09_three_handles_are_cleaned_up_once() {
+        let mut bench = Bench::new(DeviceState::Ready);
+        let [a, b, c] = [1; 3].map(|n| now(bench.clients.open(client(n))).unwrap());
+        let access = a.access().clone();
+        assert_eq!(bench.peers.calls(), ["attach client1 slot0"]);
+        drop((a, b));
+        bench.turn();
+        assert_eq!(bench.peers.calls(), [""; 0]);
+        assert_eq!(bench.clients.open_count(), 1);
+        assert_eq!(access.check(), Ok(()));
+
+        drop(c);
+        assert_eq!(access.check(), Err(ClientError::NotAttached), "at once, before the clean-up");
+        bench.turn();
+        assert_eq!(
+            bench.peers.calls(),
+            ["resets client1", "drain client1", "pause 10ms", "sweep client1 slot0", "last"]
+        );
+        assert_eq!(bench.clients.open_count(), 0);
+    }
+
+    #[test]
+    fn the_release_part_waits_for_the_last_client() {
+        let mut bench = Bench::new(DeviceState::Ready);
+        let [a, b] = [1, 2].map(|n| now(bench.clients.open(client(n))).unwrap());
+        drop(a);
+        bench.turn();
+        assert!(!bench.peers.calls().contains(&"last".into()));
+        drop(b);
+        bench.turn();
+        assert!(bench.peers.calls().contains(&"last".into()));
+    }
+
+    #[test]
+    fn a_hanging_client_holds_up_nobody_else() {
+        let mut bench = Bench::new(DeviceState::Ready);
+        let [a, b] = [1, 2].map(|n| now(bench.clients.open(client(n))).unwrap());
+        bench.peers.0.lock().unwrap().hanging.push(client(1));
+        drop((a, b));
+        bench.turn();
+        let mut rows = [None; 16];
+        assert_eq!(bench.clients.list(&mut rows), 1);
+        let Some(ClientInfo { client: left, handles: 0, closing: true, .. }) = rows[0] else {
+            panic!("{rows:?}")
+        };
+        assert_eq!(left, client(1));
+
+        // The same client comes back: it waits for its own clean-up.
+        let clients = bench.clients.clone();
+        let mut again = pin!(clients.open(client(1)));
+        assert!(poll(again.as_mut()).is_pending());
+        bench.peers.0.lock().unwrap().hanging.clear();
+        bench.turn();
+        assert!(poll(again.as_mut()).is_ready());
+    }
+
+    #[test]
+    fn close_waits_for_the_slot_and_a_dropped_close_changes_nothing() {
+        let mut bench = Bench::new(DeviceState::Ready);
+        let attachment = now(bench.clients.open(client(1))).unwrap();
+        let mut closing = pin!(attachment.close());
+        assert!(poll(closing.as_mut()).is_pending());
+        bench.turn();
+        assert!(poll(closing.as_mut()).is_ready());
+
+        let attachment = now(bench.clients.open(client(1))).unwrap();
+        {
+            let mut closing = pin!(attachment.close());
+            assert!(poll(closing.as_mut()).is_pending());
+        }
+        bench.turn();
+        assert_eq!(bench.clients.open_count(), 0);
+    }
+}

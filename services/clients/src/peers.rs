@@ -1,0 +1,44 @@
+//! The seam to the rest of a device.
+
+use core::future::Future;
+use core::time::Duration;
+
+use axon_ports::reset::DeviceState;
+use axon_ports::{ClientId, ClientSlot, MemoryError};
+
+/// What the control plane asks of the tasks of its device. Implemented where the device is put
+/// together; every call is bounded in time.
+pub trait DevicePeers: Send + Sync + 'static {
+    /// State of the device now.
+    fn state(&self) -> DeviceState;
+
+    /// Resolves once the state differs from `seen`.
+    fn state_changed(&self, seen: DeviceState) -> impl Future<Output = ()> + Send;
+
+    /// Lets time pass.
+    fn pause(&self, span: Duration) -> impl Future<Output = ()> + Send;
+
+    /// Gives the client an empty set of process-lifespan memory in `slot`, with zero totals.
+    ///
+    /// # Errors
+    /// [`MemoryError`]; nothing has changed.
+    fn attach(
+        &self,
+        client: ClientId,
+        slot: ClientSlot,
+    ) -> impl Future<Output = Result<(), MemoryError>> + Send;
+
+    /// Waits for the client's outstanding reset requests and discards their results
+    /// (specification 05 §10.2 step 4).
+    fn resolve_resets(&self, client: ClientId) -> impl Future<Output = ()> + Send;
+
+    /// Gives the client's transfers in flight at most 1 s; what is not done then goes to
+    /// quarantine (specification 03 §15).
+    fn drain(&self, client: ClientId) -> impl Future<Output = ()> + Send;
+
+    /// Frees the client's process-lifespan memory, newest first (specification 04 §5.3).
+    fn sweep(&self, client: ClientId, slot: ClientSlot) -> impl Future<Output = ()> + Send;
+
+    /// Frees all-clients memory: nobody has the device open any more (specification 05 §10.3).
+    fn last_client_gone(&self) -> impl Future<Output = ()> + Send;
+}

@@ -1,0 +1,310 @@
+//! The attach table of one device as plain data (specification 05 §7.2): no lock, no await.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use axon_ports::{ClientId, ClientSlot};
+
+use crate::ClientError;
+
+/// Proof that a client is, or was, attached: shared by everything the client made.
+#[derive(Debug)]
+pub struct Access {
+    client: ClientId,
+    slot: ClientSlot,
+    live: AtomicBool,
+}
+
+impl Access {
+    /// Whose access.
+    pub fn client(&self) -> ClientId {
+        self.client
+    }
+
+    /// Which attach slot.
+    pub fn slot(&self) -> ClientSlot {
+        self.slot
+    }
+
+    /// The attach gate of specification 05 §8.2: passes until the client closes.
+    ///
+    /// # Errors
+    /// [`ClientError::NotAttached`].
+    #[inline]
+    pub fn check(&self) -> Result<(), ClientError> {
+        if self.live.load(Ordering::Acquire) { Ok(()) } else { Err(ClientError::NotAttached) }
+    }
+
+    fn revoke(&self) {
+        self.live.store(false, Ordering::Release);
+    }
+}
+
+/// Where a used slot stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    /// Reserved; the memory service has not answered yet.
+    Opening,
+    /// In use.
+    Live,
+    /// No handle is left; the clean-up runs or is about to.
+    Closing,
+}
+
+struct Record {
+    access: Arc<Access>,
+    handles: u32,
+    phase: Phase,
+}
+
+/// One attached client, as `clients` lists it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClientInfo {
+    /// Attach slot.
+    pub slot: ClientSlot,
+    /// Who.
+    pub client: ClientId,
+    /// Normal handles of this client on this device; 0 while closing.
+    pub handles: u32,
+    /// Whether it is being cleaned up.
+    pub closing: bool,
+}
+
+/// Outcome of [`Table::attach`].
+pub(crate) enum Attach {
+    /// The slot was free: ask the memory service, then [`Table::commit`].
+    Fresh(Arc<Access>),
+    /// Another handle of a client that is in already.
+    Again(Arc<Access>),
+    /// The same client is being let in or cleaned up: try again after a change.
+    Wait,
+}
+
+/// 16 slots and the open count. Every change is one call.
+pub(crate) struct Table {
+    slots: [Option<Record>; ClientSlot::COUNT],
+    open_count: u32,
+    /// All-clients memory is being freed: a client let in now could lose its own to that.
+    last_close: bool,
+}
+
+impl Table {
+    pub(crate) const fn new() -> Self {
+        Table { slots: [const { None }; ClientSlot::COUNT], open_count: 0, last_close: false }
+    }
+
+    /// An open begins: it counts before it waits (specification 05 §7.1).
+    pub(crate) fn begin_open(&mut self) {
+        self.open_count += 1;
+    }
+
+    /// An open failed, or a handle's end is complete.
+    pub(crate) fn end_open(&mut self) {
+        self.open_count = self.open_count.saturating_sub(1);
+    }
+
+    pub(crate) fn open_count(&self) -> u32 {
+        self.open_count
+    }
+
+    /// One more handle of `client`, in its slot or the lowest free one.
+    pub(crate) fn attach(&mut self, client: ClientId) -> Result<Attach, ClientError> {
+        if self.last_close {
+            return Ok(Attach::Wait);
+        }
+        if let Some(record) =
+            self.slots.iter_mut().flatten().find(|record| record.access.client == client)
+        {
+            if record.phase != Phase::Live {
+                return Ok(Attach::Wait);
+            }
+            record.handles += 1;
+            return Ok(Attach::Again(record.access.clone()));
+        }
+        let (slot, free) = ClientSlot::all()
+            .zip(&mut self.slots)
+            .find(|(_, record)| record.is_none())
+            .ok_or(ClientError::TooManyClients)?;
+        let access = Arc::new(Access { client, slot, live: AtomicBool::new(true) });
+        *free = Some(Record { access: access.clone(), handles: 1, phase: Phase::Opening });
+        Ok(Attach::Fresh(access))
+    }
+
+    /// The memory service took the client.
+    pub(crate) fn commit(&mut self, slot: ClientSlot) {
+        if let Some(record) = self.record(slot)
+            && record.phase == Phase::Opening
+        {
+            record.phase = Phase::Live;
+        }
+    }
+
+    /// One handle less; answers whether it was the last, which revokes the access.
+    pub(crate) fn detach(&mut self, slot: ClientSlot) -> bool {
+        let Some(record) = self.record(slot) else { return false };
+        record.handles = record.handles.saturating_sub(1);
+        let last = record.handles == 0;
+        if last {
+            record.phase = Phase::Closing;
+            record.access.revoke();
+        }
+        last
+    }
+
+    /// The client whose slot waits for its clean-up.
+    pub(crate) fn closing(&self, slot: ClientSlot) -> Option<ClientId> {
+        let record = self.slots.get(slot.index())?.as_ref()?;
+        (record.phase == Phase::Closing).then_some(record.access.client)
+    }
+
+    /// The memory of a leaving client is swept; answers whether it was the last one, in which case
+    /// nobody enters before [`Table::free`].
+    pub(crate) fn begin_last_close(&mut self) -> bool {
+        self.last_close = self.open_count == 1;
+        self.last_close
+    }
+
+    /// The clean-up is done: the slot is free and the handle counts no more.
+    pub(crate) fn free(&mut self, slot: ClientSlot) {
+        if let Some(record) = self.slots.get_mut(slot.index()) {
+            *record = None;
+        }
+        self.last_close = false;
+        self.end_open();
+    }
+
+    /// Whether `access` still occupies its slot.
+    pub(crate) fn holds(&self, access: &Arc<Access>) -> bool {
+        self.slots.iter().flatten().any(|record| Arc::ptr_eq(&record.access, access))
+    }
+
+    /// Every access ends at once (removal).
+    pub(crate) fn revoke_all(&mut self) {
+        self.slots.iter().flatten().for_each(|record| record.access.revoke());
+    }
+
+    /// Used slots in slot order; answers how many were written.
+    pub(crate) fn list(&self, into: &mut [Option<ClientInfo>]) -> usize {
+        let used = self.slots.iter().flatten();
+        into.iter_mut()
+            .zip(used)
+            .map(|(info, record)| {
+                *info = Some(ClientInfo {
+                    slot: record.access.slot,
+                    client: record.access.client,
+                    handles: record.handles,
+                    closing: record.phase == Phase::Closing,
+                });
+            })
+            .count()
+    }
+
+    fn record(&mut self, slot: ClientSlot) -> Option<&mut Record> {
+        self.slots.get_mut(slot.index())?.as_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn client(number: u32) -> ClientId {
+        ClientId::new(number).unwrap()
+    }
+
+    /// Attaches and commits; `None` where the table is full or the client must wait.
+    fn enter(table: &mut Table, number: u32) -> Option<Arc<Access>> {
+        match table.attach(client(number)) {
+            Ok(Attach::Fresh(access)) => {
+                table.commit(access.slot());
+                Some(access)
+            }
+            Ok(Attach::Again(access)) => Some(access),
+            Ok(Attach::Wait) | Err(_) => None,
+        }
+    }
+
+    #[test]
+    fn the_lowest_free_slot_is_taken() {
+        let mut table = Table::new();
+        let first = enter(&mut table, 1).unwrap();
+        let second = enter(&mut table, 2).unwrap();
+        assert_eq!((first.slot().number(), second.slot().number()), (0, 1));
+        assert!(table.detach(first.slot()));
+        table.free(first.slot());
+        assert_eq!(enter(&mut table, 3).unwrap().slot().number(), 0);
+    }
+
+    #[test]
+    fn access_ends_with_the_last_handle() {
+        let mut table = Table::new();
+        let access = enter(&mut table, 1).unwrap();
+        assert!(enter(&mut table, 1).is_some());
+        assert!(!table.detach(access.slot()));
+        assert_eq!(access.check(), Ok(()));
+        assert!(table.detach(access.slot()));
+        assert_eq!(access.check(), Err(ClientError::NotAttached));
+        assert!(matches!(table.attach(client(1)), Ok(Attach::Wait)), "clean-up is not over");
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Enter(u32),
+        Leave(usize),
+        Free(usize),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            (1..24_u32).prop_map(Step::Enter),
+            (0..16_usize).prop_map(Step::Leave),
+            (0..16_usize).prop_map(Step::Free),
+        ];
+        proptest::collection::vec(step, 0..200)
+    }
+
+    proptest! {
+        /// The table against the obvious one: a list of (slot, client, handles, closing).
+        #[test]
+        fn it_behaves_like_a_list_of_rows(steps in steps()) {
+            let mut table = Table::new();
+            let mut rows: Vec<Option<(u32, u32)>> = alloc::vec![None; 16];
+            for step in steps {
+                match step {
+                    Step::Enter(number) => {
+                        let entered = enter(&mut table, number).map(|a| a.slot().index());
+                        let known = rows.iter().position(|r| r.is_some_and(|r| r.0 == number));
+                        let expected = match known {
+                            Some(at) => rows[at].filter(|r| r.1 > 0).map(|_| at),
+                            None => rows.iter().position(Option::is_none),
+                        };
+                        prop_assert_eq!(entered, expected);
+                        if let Some(at) = expected {
+                            rows[at].get_or_insert((number, 0)).1 += 1;
+                        }
+                    }
+                    Step::Leave(at) => {
+                        if let Some((_, handles @ 1..)) = &mut rows[at] {
+                            *handles -= 1;
+                            let slot = ClientSlot::new(at as u32).unwrap();
+                            prop_assert_eq!(table.detach(slot), *handles == 0);
+                        }
+                    }
+                    Step::Free(at) => {
+                        if rows[at].is_some_and(|r| r.1 == 0) {
+                            rows[at] = None;
+                            table.free(ClientSlot::new(at as u32).unwrap());
+                        }
+                    }
+                }
+                let seen: Vec<_> = ClientSlot::all().map(|s| table.closing(s).is_some()).collect();
+                let closing: Vec<_> = rows.iter().map(|r| r.is_some_and(|r| r.1 == 0)).collect();
+                prop_assert_eq!(seen, closing);
+            }
+        }
+    }
+}

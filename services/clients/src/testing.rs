@@ -1,0 +1,126 @@
+//! A device side that only takes notes, and a way to poll by hand.
+
+extern crate std;
+
+use core::future::{Future, poll_fn};
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker};
+use core::time::Duration;
+use std::boxed::Box;
+use std::string::String;
+use std::sync::{Arc, Mutex};
+use std::vec::Vec;
+
+use axon_ports::reset::DeviceState;
+use axon_ports::{ClientId, ClientSlot, MemoryError};
+
+use crate::{Clients, DevicePeers};
+
+#[derive(Clone)]
+pub(crate) struct Peers(pub(crate) Arc<Mutex<Notes>>);
+
+pub(crate) struct Notes {
+    pub(crate) state: DeviceState,
+    pub(crate) calls: Vec<String>,
+    /// Clients whose drain does not end.
+    pub(crate) hanging: Vec<ClientId>,
+    pub(crate) refuse_attach: bool,
+}
+
+impl Peers {
+    pub(crate) fn set_state(&self, state: DeviceState) {
+        self.0.lock().unwrap().state = state;
+    }
+
+    fn note(&self, call: String) {
+        self.0.lock().unwrap().calls.push(call);
+    }
+
+    pub(crate) fn calls(&self) -> Vec<String> {
+        core::mem::take(&mut self.0.lock().unwrap().calls)
+    }
+}
+
+impl DevicePeers for Peers {
+    fn state(&self) -> DeviceState {
+        self.0.lock().unwrap().state
+    }
+
+    async fn state_changed(&self, seen: DeviceState) {
+        poll_fn(|_| if self.state() == seen { Poll::Pending } else { Poll::Ready(()) }).await;
+    }
+
+    async fn pause(&self, span: Duration) {
+        self.note(std::format!("pause {span:?}"));
+    }
+
+    async fn attach(&self, client: ClientId, slot: ClientSlot) -> Result<(), MemoryError> {
+        if self.0.lock().unwrap().refuse_attach {
+            return Err(MemoryError::NoRecords);
+        }
+        self.note(std::format!("attach {client} {slot}"));
+        Ok(())
+    }
+
+    async fn resolve_resets(&self, client: ClientId) {
+        self.note(std::format!("resets {client}"));
+    }
+
+    async fn drain(&self, client: ClientId) {
+        poll_fn(|_| match self.0.lock().unwrap().hanging.contains(&client) {
+            true => Poll::Pending,
+            false => Poll::Ready(()),
+        })
+        .await;
+        self.note(std::format!("drain {client}"));
+    }
+
+    async fn sweep(&self, client: ClientId, slot: ClientSlot) {
+        self.note(std::format!("sweep {client} {slot}"));
+    }
+
+    async fn last_client_gone(&self) {
+        self.note("last".into());
+    }
+}
+
+/// A device whose control task runs whenever the test says so.
+pub(crate) struct Bench {
+    pub(crate) clients: Clients<Peers>,
+    pub(crate) peers: Peers,
+    control: Pin<Box<dyn Future<Output = ()>>>,
+}
+
+impl Bench {
+    pub(crate) fn new(state: DeviceState) -> Self {
+        let peers = Peers(Arc::new(Mutex::new(Notes {
+            state,
+            calls: Vec::new(),
+            hanging: Vec::new(),
+            refuse_attach: false,
+        })));
+        let (clients, control) = Clients::new(peers.clone());
+        Bench { clients, peers, control: Box::pin(control.run()) }
+    }
+
+    /// Lets the control task do all it can; answers whether it has ended.
+    pub(crate) fn turn(&mut self) -> bool {
+        poll(self.control.as_mut()).is_ready()
+    }
+}
+
+pub(crate) fn poll<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// The result of a future that needs no waiting.
+pub(crate) fn now<F: Future>(future: F) -> F::Output {
+    match poll(core::pin::pin!(future)) {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("had to wait"),
+    }
+}
+
+pub(crate) fn client(number: u32) -> ClientId {
+    ClientId::new(number).unwrap()
+}
