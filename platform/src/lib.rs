@@ -31,7 +31,7 @@ mod time;
 pub use addr::{BusAddr, DeviceAddr};
 pub use dma::{Descriptor, DmaBuf, OutOfBounds};
 pub use errno::Errno;
-pub use machine::{DmaExhausted, ModelControl, Platform, SpawnError};
+pub use machine::{BootStats, DmaExhausted, ModelControl, Platform, SpawnError};
 pub use mmio::MmioWindow;
 pub use pci::{BarInfo, Bdf, Caching, MapError, PciFunction};
 pub use time::Instant;

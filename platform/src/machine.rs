@@ -58,6 +58,20 @@ pub trait ModelControl: Send + Sync {
     fn control(&self, function: usize, line: &str) -> Result<String, String>;
 }
 
+/// What it took to start, on a machine that boots.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BootStats {
+    /// [`Platform::cycles`] from the entry point to the application's first instruction, less what
+    /// the processor was halted.
+    pub entry_to_main_cycles: u64,
+    /// Time from the entry point to the application's first instruction.
+    pub entry_to_main: Duration,
+    /// Time the processor was halted from the entry point until now.
+    pub halted: Duration,
+    /// Bytes of the image that are loaded from its file.
+    pub image_bytes: u64,
+}
+
 /// A machine: clock, timers, host memory, PCI functions, tasks, console.
 ///
 /// Clones are handles on the same machine.
@@ -114,6 +128,11 @@ pub trait Platform: Clone + Send + Sync + 'static {
     /// A free-running counter for measurements: instructions under `-icount`, cycles otherwise;
     /// a count of register accesses when hosted.
     fn cycles(&self) -> u64;
+
+    /// What it took to start; `None` where nothing boots (hosted).
+    fn boot_stats(&self) -> Option<BootStats> {
+        None
+    }
 
     /// SMBIOS system product name (`trn2u.48xlarge`), where there is one.
     fn product_name(&self) -> Option<String> {
