@@ -137,6 +137,7 @@ APT::Default-Release "";
 APT::Immediate-Configure "false";
 APT::Install-Recommends "false";
 APT::Install-Suggests "false";
+APT::Update::Error-Mode "any";
 APT::Get::AllowUnauthenticated "false";
 Acquire::AllowInsecureRepositories "false";
 Acquire::AllowWeakRepositories "false";
