@@ -1,2 +1,3 @@
 //! What an axon application sees (specification 08 §8.10).
 #![no_std]
+pub mod pattern;

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 pub mod answer;
+mod editor;
 pub mod engine;
 pub mod line;
 pub mod number;
