@@ -1,3 +1,41 @@
 //! The driver of AWS Neuron accelerators, as async tasks (specification 01, 02, 03, 05).
+//!
+//! ```text
+//! probe ──► Probed { pools, ladder } ──► memory service starts, gives a MemoryPort
+//!                      └── ladder.publish(port) ──► Published { device, completion, reset }
+//!                                                   device: handle for everybody
+//!                                                   completion, reset: tasks to spawn
+//! ```
+//!
+//! [`probe`](probe::probe) climbs the ladder of specification 05 §4.2 for one PCI function. What
+//! comes out is a [`NeuronDevice`]: state, identity, registers, resets, and [`Dma`] for everything
+//! that moves bytes. The crate compiles for the image and for a Linux process from one source; it
+//! never names a machine.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | [`hal`] | what differs between generations, as one immutable value per device |
+//! | [`probe`] | bring-up ladder, device table |
+//! | [`device`] | the shared handle: state, identity, registers |
+//! | [`dma`] | engines, rings, copies, fills, the completion task |
+//! | [`reset`] | requests, the drive, the firmware handshake |
+
 #![no_std]
 #![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod config;
+pub mod device;
+pub mod dma;
+mod error;
+pub mod hal;
+pub mod probe;
+pub mod reset;
+
+pub use config::DeviceConfig;
+pub use device::{Counters, NeuronDevice, Window};
+pub use dma::{Copy, Dma, Fill, Target};
+pub use error::{CancelCause, Error, ResetStage};
+pub use hal::Hal;
+pub use probe::{DeviceTable, Ladder, ProbeError, Probed, Published, probe};

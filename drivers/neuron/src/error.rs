@@ -1,0 +1,271 @@
+//! What can go wrong once a device is up (specification 08 §8.10.4). Probe refusals are
+//! [`crate::ProbeError`].
+
+use axon_platform::{BusAddr, DeviceAddr, Errno};
+use axon_ports::{CoreId, EngineId, MemoryError, QueueId};
+use core::fmt;
+
+use crate::dma::EngineReport;
+
+/// Why an operation ended without success. Unless a variant says otherwise nothing was written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A value that no call may carry; also size 0 of a transfer.
+    InvalidArgument {
+        /// Which one.
+        what: &'static str,
+        /// What it was.
+        value: u64,
+    },
+    /// A number above a fixed limit.
+    TooBig {
+        /// Which one.
+        what: &'static str,
+        /// What it was.
+        value: u64,
+        /// Valid numbers are below this.
+        limit: u64,
+    },
+    /// A register that clients may not write.
+    RegisterDenied {
+        /// Offset in the register window.
+        offset: u64,
+    },
+    /// Host memory above what the device can name.
+    HostUnreachable {
+        /// First byte.
+        bus: BusAddr,
+        /// Bytes.
+        len_bytes: u64,
+        /// Addresses are below this.
+        limit: u64,
+    },
+    /// Memory that the memory window does not show.
+    NoMemoryWindow {
+        /// First byte.
+        address: DeviceAddr,
+        /// Bytes.
+        len_bytes: u64,
+        /// Length of the window as presented.
+        window: u64,
+    },
+    /// The call would have had to wait.
+    Again {
+        /// For what.
+        what: &'static str,
+    },
+    /// Taken by somebody else, or a limit of requests is reached.
+    Busy {
+        /// What.
+        what: &'static str,
+        /// How many there may be.
+        limit: u64,
+    },
+    /// Memory refused.
+    Memory(MemoryError),
+    /// No memory for the driver's own records.
+    NoRecords,
+    /// A batch did not end in time. The destination is undefined; the memory stays pinned until
+    /// the hardware is proven quiet.
+    DmaTimeout {
+        /// Engine.
+        engine: EngineId,
+        /// Queue.
+        queue: QueueId,
+        /// Data descriptors of the batch.
+        descriptors: u32,
+        /// First byte of the source.
+        source: DeviceAddr,
+        /// First byte of the destination.
+        destination: DeviceAddr,
+        /// Time it was given; µs.
+        waited_us: u64,
+    },
+    /// The engine stopped on an error. The destination is undefined.
+    DmaAborted {
+        /// Engine.
+        engine: EngineId,
+        /// Queue.
+        queue: QueueId,
+        /// What the engine says.
+        report: EngineReport,
+    },
+    /// The ring is out of work until a reset that covers its engine.
+    RingFaulted {
+        /// Engine.
+        engine: EngineId,
+        /// Queue.
+        queue: QueueId,
+    },
+    /// Every marker pair of the ring is in quarantine.
+    QuarantineFull {
+        /// Engine.
+        engine: EngineId,
+        /// Queue.
+        queue: QueueId,
+    },
+    /// Ended by a reset, a client drop or a removal, or because another operation of the ring
+    /// failed. The destination is undefined.
+    Cancelled {
+        /// By what.
+        why: CancelCause,
+    },
+    /// Made before the last reset of its core.
+    Stale {
+        /// The core.
+        core: CoreId,
+    },
+    /// The last reset of the core failed.
+    CoreDown {
+        /// The core.
+        core: CoreId,
+    },
+    /// The last reset of the whole device failed.
+    DeviceFailed,
+    /// Firmware did not end a reset in time.
+    ResetTimeout {
+        /// In which stage.
+        stage: ResetStage,
+        /// Time it was given; ms.
+        waited_ms: u64,
+    },
+    /// The function answers all-ones.
+    DeviceGone,
+    /// The device was removed.
+    Removed,
+    /// Not part of this generation, firmware or build.
+    Unsupported {
+        /// What.
+        what: &'static str,
+    },
+}
+
+/// What ended an operation early.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CancelCause {
+    /// A reset of the core.
+    Reset,
+    /// A timeout or an abort of an operation staged before it.
+    RingFault,
+    /// The device was removed or its tasks have ended.
+    Removal,
+}
+
+/// Stages of a reset that wait for firmware.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ResetStage {
+    /// Waiting for firmware to accept.
+    Initiate,
+    /// Waiting for firmware to be ready again.
+    Completion,
+}
+
+impl Error {
+    /// The number that the Linux driver would have returned.
+    pub const fn errno(&self) -> Errno {
+        match self {
+            Error::InvalidArgument { .. }
+            | Error::RegisterDenied { .. }
+            | Error::HostUnreachable { .. }
+            | Error::NoMemoryWindow { .. } => Errno::EINVAL,
+            Error::TooBig { .. } => Errno::E2BIG,
+            Error::Again { .. } => Errno::EAGAIN,
+            Error::Busy { .. } => Errno::EBUSY,
+            Error::Memory(error) => error.errno(),
+            Error::NoRecords => Errno::ENOMEM,
+            Error::DmaTimeout { .. } | Error::ResetTimeout { .. } => Errno::ETIMEDOUT,
+            Error::DmaAborted { .. }
+            | Error::RingFaulted { .. }
+            | Error::QuarantineFull { .. }
+            | Error::CoreDown { .. }
+            | Error::DeviceFailed
+            | Error::DeviceGone => Errno::EIO,
+            Error::Cancelled { .. } => Errno::ECANCELED,
+            Error::Stale { .. } => Errno::ESTALE,
+            Error::Removed => Errno::ENODEV,
+            Error::Unsupported { .. } => Errno::EOPNOTSUPP,
+        }
+    }
+}
+
+impl From<MemoryError> for Error {
+    fn from(error: MemoryError) -> Error {
+        Error::Memory(error)
+    }
+}
+
+impl fmt::Display for CancelCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            CancelCause::Reset => "a reset of its core",
+            CancelCause::RingFault => "a fault of another operation on its ring",
+            CancelCause::Removal => "the removal of the device",
+        })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Error::InvalidArgument { what, value } => write!(f, "{what} {value:#x} is not allowed"),
+            Error::TooBig { what, value, limit } => {
+                write!(f, "{what} {value} is not below {limit}")
+            }
+            Error::RegisterDenied { offset } => {
+                write!(f, "register {offset:#x} may not be written by clients")
+            }
+            Error::HostUnreachable { bus, len_bytes, limit } => write!(
+                f,
+                "host memory at {bus} ({len_bytes} bytes) is out of reach: the device names \
+                 addresses below {limit:#x}"
+            ),
+            Error::NoMemoryWindow { address, len_bytes, window } => write!(
+                f,
+                "the memory window ({window} bytes) does not show {len_bytes} bytes at {address}"
+            ),
+            Error::Again { what } => write!(f, "{what}: try again"),
+            Error::Busy { what, limit } => write!(f, "{what} is in use (limit {limit})"),
+            Error::Memory(ref error) => error.fmt(f),
+            Error::NoRecords => f.write_str("no memory for the driver's own records"),
+            Error::DmaTimeout { engine, queue, descriptors, source, destination, waited_us } => {
+                write!(
+                    f,
+                    "{engine} {queue} did not finish {descriptors} descriptors from {source} to \
+                     {destination} in {waited_us} us"
+                )
+            }
+            Error::DmaAborted { engine, queue, report } => {
+                write!(f, "{engine} stopped while it served {queue}: {report}")
+            }
+            Error::RingFaulted { engine, queue } => {
+                write!(f, "{engine} {queue} takes no work until the device is reset")
+            }
+            Error::QuarantineFull { engine, queue } => write!(
+                f,
+                "{engine} {queue} has every marker in quarantine; reset the device to go on"
+            ),
+            Error::Cancelled { why } => write!(f, "ended by {why}"),
+            Error::Stale { core } => write!(f, "made before the last reset of {core}"),
+            Error::CoreDown { core } => {
+                write!(f, "the last reset of {core} failed; reset it again")
+            }
+            Error::DeviceFailed => {
+                f.write_str("the last reset of the whole device failed; reset it again")
+            }
+            Error::ResetTimeout { stage, waited_ms } => match stage {
+                ResetStage::Initiate => {
+                    write!(f, "firmware did not accept the reset within {waited_ms} ms")
+                }
+                ResetStage::Completion => {
+                    write!(f, "firmware was not ready {waited_ms} ms after it accepted the reset")
+                }
+            },
+            Error::DeviceGone => f.write_str("the device answers all-ones: it is gone"),
+            Error::Removed => f.write_str("the device was removed"),
+            Error::Unsupported { what } => write!(f, "{what} is not supported"),
+        }
+    }
+}
+
+impl core::error::Error for Error {}
