@@ -1,28 +1,39 @@
 //! One allocated span of HBM or host memory, as everybody but the memory service sees it
 //! (specification 04 §1.1, §8.2).
 //!
-//! Two counts live here and mean different things. A [`Chunk`] is a *reference*: it governs the
-//! logical life, and dropping it only sets a mark that the memory service sweeps. A [`Pin`] governs
-//! reuse: as long as one exists the span stays out of its arena, whatever happened to the
-//! references. Neither drop blocks, fails, allocates or sends.
+//! Two counts exist and mean different things. A [`Chunk`] is a *reference*: it governs the logical
+//! life, and dropping it only sets a mark that the memory service sweeps. A [`Pin`] governs reuse:
+//! as long as one exists the span stays out of its arena, whatever happened to the references.
+//! Neither drop blocks, fails, allocates or sends.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`record`] | the 64 shared bytes of one chunk |
+//! | [`table`] | all records of a device, the handle snapshot, the release chain |
 
 use alloc::sync::Arc;
 use core::fmt;
-use core::sync::atomic::{AtomicU32, Ordering};
 
 use axon_platform::{DeviceAddr, DmaBuf};
 
-use crate::{Category, ClientId, CoreId, Lifespan, Location};
+use crate::{Category, ClientId, CoreId, Lifespan, Location, MemoryError};
+
+pub mod record;
+pub mod table;
+
+pub use table::{ChunkName, ChunkTable};
+
+use record::ChunkRecord;
 
 /// What never changes while a chunk lives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChunkFacts {
     /// First byte as the device sees it: an HBM address, or a tagged host address.
     pub pa: DeviceAddr,
-    /// Bytes, a multiple of 4096, never 0.
+    /// Bytes, a multiple of 4096; 0 only in the facts of a released chunk.
     pub size: u64,
     /// Bytes that an access starting at `pa` may reach: `size`, or for a contiguous scratchpad the
-    /// distance to the end of its pool (specification 04 §6.2).
+    /// distance to the end of its run (specification 04 §6.2). The one fact that may shrink.
     pub reach: u64,
     /// Where it lies.
     pub location: Location,
@@ -40,150 +51,146 @@ pub struct ChunkFacts {
     pub owner: Option<ClientId>,
 }
 
-/// How a chunk tells its memory service that something was given up.
-pub trait ReleaseSink: Send + Sync {
-    /// The chunk in record `slot` lost a reference or its last pin. Never blocks; may be called
-    /// from anywhere.
-    fn released(&self, slot: u32);
+impl ChunkFacts {
+    /// Facts of a chunk that was released behind the reference's back: nothing can be reached.
+    const RELEASED: ChunkFacts = ChunkFacts {
+        pa: DeviceAddr(0),
+        size: 0,
+        reach: 0,
+        location: Location::Device,
+        channel: 0,
+        region: 0,
+        core: CoreId::from_low_bits(0),
+        category: Category::UNKNOWN_DEVICE,
+        lifespan: Lifespan::Local,
+        owner: None,
+    };
+
+    /// Checks an access of `len` bytes at `offset` against [`ChunkFacts::reach`]; by subtraction,
+    /// so that nothing can wrap (specification 04 §6.2). An access of size 0 at the end passes.
+    ///
+    /// # Errors
+    /// [`MemoryError::OutOfBounds`].
+    #[inline]
+    pub fn check(&self, offset: u64, len: u64) -> Result<(), MemoryError> {
+        check_range(self.reach, offset, len)
+    }
 }
 
-/// The part of a chunk that outlives its record. Made by the memory service only.
+#[inline]
+fn check_range(limit: u64, offset: u64, len: u64) -> Result<(), MemoryError> {
+    if len <= limit && offset <= limit - len {
+        Ok(())
+    } else {
+        Err(MemoryError::OutOfBounds { offset, len, limit })
+    }
+}
+
+/// Names one chunk, alive or not, without counting anything.
+#[derive(Clone)]
 pub struct ChunkHeader {
-    facts: ChunkFacts,
-    host: Option<DmaBuf>,
-    /// Bit 31: dead, no new pin. Rest: pins.
-    pins: AtomicU32,
-    /// References dropped and not yet swept by the service.
-    dropped: AtomicU32,
-    /// Published handle; 0 for none.
-    handle: AtomicU32,
-    sink: Arc<dyn ReleaseSink>,
-    slot: u32,
+    table: Arc<ChunkTable>,
+    host: Option<Arc<DmaBuf>>,
+    name: ChunkName,
 }
 
-const DEAD: u32 = 1 << 31;
+/// Stands in for a record that does not exist, so that no accessor can panic.
+static NO_RECORD: ChunkRecord = ChunkRecord::new();
 
 impl ChunkHeader {
-    /// A live header without pins. `host` is the CPU's view of host memory.
-    pub fn new(
-        facts: ChunkFacts,
-        host: Option<DmaBuf>,
-        sink: Arc<dyn ReleaseSink>,
-        slot: u32,
-    ) -> Arc<ChunkHeader> {
-        Arc::new(ChunkHeader {
-            facts,
-            host,
-            pins: AtomicU32::new(0),
-            dropped: AtomicU32::new(0),
-            handle: AtomicU32::new(0),
-            sink,
-            slot,
-        })
-    }
-
-    /// What never changes.
+    /// The shared record; its contents are this chunk's only while the generation matches.
     #[inline]
-    pub fn facts(&self) -> &ChunkFacts {
-        &self.facts
+    pub fn record(&self) -> &ChunkRecord {
+        self.table.record(self.name.slot).unwrap_or(&NO_RECORD)
     }
 
-    /// The CPU's view; `None` for device memory.
+    /// What never changes. A released chunk without pins answers a size of 0.
+    pub fn facts(&self) -> ChunkFacts {
+        self.record().facts_of(self.name.generation).unwrap_or(ChunkFacts::RELEASED)
+    }
+
+    /// The CPU's view; `None` for device memory and for a released chunk.
     #[inline]
     pub fn host(&self) -> Option<&DmaBuf> {
-        self.host.as_ref()
+        if self.is_dead() { None } else { self.host.as_deref() }
     }
 
-    /// Record of the memory service this header belongs to.
+    /// Record of the memory service this chunk has.
+    #[inline]
     pub fn slot(&self) -> u32 {
-        self.slot
+        self.name.slot
+    }
+
+    /// Slot and generation.
+    #[inline]
+    pub fn name(&self) -> ChunkName {
+        self.name
+    }
+
+    /// The table the chunk belongs to.
+    pub fn table(&self) -> &Arc<ChunkTable> {
+        &self.table
     }
 
     /// Published handle; 0 for none.
     #[inline]
     pub fn handle(&self) -> u64 {
-        u64::from(self.handle.load(Ordering::Acquire))
-    }
-
-    /// Notes the handle under which the chunk was published.
-    pub fn set_handle(&self, handle: u32) {
-        self.handle.store(handle, Ordering::Release);
+        let handle = u64::from(self.record().handle());
+        if self.is_dead() { 0 } else { handle }
     }
 
     /// Takes a pin; `None` where the chunk is dead.
     #[inline]
-    pub fn pin(self: &Arc<Self>) -> Option<Pin> {
-        let mut now = self.pins.load(Ordering::Relaxed);
-        loop {
-            if now & DEAD != 0 {
-                return None;
-            }
-            match self.pins.compare_exchange_weak(
-                now,
-                now + 1,
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return Some(Pin(self.clone())),
-                Err(seen) => now = seen,
-            }
-        }
+    pub fn pin(&self) -> Option<Pin> {
+        self.record().pin(self.name.generation).then(|| Pin(self.clone()))
     }
 
     /// Whether the chunk was released.
+    #[inline]
     pub fn is_dead(&self) -> bool {
-        self.pins.load(Ordering::Acquire) & DEAD != 0
-    }
-
-    /// Forbids new pins; answers how many are left. Called by the service at release.
-    pub fn kill(&self) -> u32 {
-        self.pins.fetch_or(DEAD, Ordering::AcqRel) & !DEAD
+        self.record().generation() != self.name.generation
     }
 
     /// Pins held now.
     pub fn pins(&self) -> u32 {
-        self.pins.load(Ordering::Acquire) & !DEAD
-    }
-
-    /// Takes the number of references dropped since the last call. Called by the service.
-    pub fn take_dropped(&self) -> u32 {
-        self.dropped.swap(0, Ordering::AcqRel)
+        self.record().pins()
     }
 }
 
 /// One reference to a live chunk. Dropping it gives the reference back (specification 04 §5.1).
-pub struct Chunk(Arc<ChunkHeader>);
+pub struct Chunk(ChunkHeader);
 
 impl Chunk {
-    /// Wraps a reference that the memory service has counted.
-    pub fn from_header(header: Arc<ChunkHeader>) -> Chunk {
-        Chunk(header)
-    }
-
     /// Keeps the reference counted but stops tracking it: from now on only a request to the
     /// service by handle gives it back.
-    pub fn into_header(self) -> Arc<ChunkHeader> {
+    pub fn into_header(mut self) -> ChunkHeader {
         let header = self.0.clone();
-        core::mem::forget(self);
+        self.0.name.generation = 0;
         header
     }
 
     /// What never changes.
     #[inline]
-    pub fn facts(&self) -> &ChunkFacts {
-        &self.0.facts
+    pub fn facts(&self) -> ChunkFacts {
+        self.0.facts()
     }
 
     /// The shared header.
     #[inline]
-    pub fn header(&self) -> &Arc<ChunkHeader> {
+    pub fn header(&self) -> &ChunkHeader {
         &self.0
     }
 
-    /// The CPU's view; `None` for device memory.
+    /// Published handle; 0 for none.
+    #[inline]
+    pub fn handle(&self) -> u64 {
+        self.0.handle()
+    }
+
+    /// The CPU's view; `None` for device memory and for a released chunk.
     #[inline]
     pub fn host(&self) -> Option<&DmaBuf> {
-        self.0.host.as_ref()
+        self.0.host()
     }
 
     /// Takes a pin; `None` where the chunk was released behind the reference's back.
@@ -194,40 +201,69 @@ impl Chunk {
 }
 
 impl Drop for Chunk {
+    #[inline]
     fn drop(&mut self) {
-        if !self.0.is_dead() {
-            self.0.dropped.fetch_add(1, Ordering::AcqRel);
-            self.0.sink.released(self.0.slot);
+        let ChunkName { slot, generation } = self.0.name;
+        let record = self.0.record();
+        if record.drop_reference(generation) {
+            self.0.table.release(slot, record);
         }
     }
 }
 
 impl fmt::Debug for Chunk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Chunk").field(&self.0.facts).finish()
+        f.debug_tuple("Chunk").field(&self.facts()).finish()
     }
 }
 
 /// Keeps the memory of a chunk from being reused: held by whatever lets hardware reach it.
-pub struct Pin(Arc<ChunkHeader>);
+pub struct Pin(ChunkHeader);
 
 impl Pin {
     /// What never changes.
     #[inline]
-    pub fn facts(&self) -> &ChunkFacts {
-        &self.0.facts
+    pub fn facts(&self) -> ChunkFacts {
+        self.0.record().facts()
+    }
+
+    /// First byte as the device sees it.
+    #[inline]
+    pub fn pa(&self) -> DeviceAddr {
+        DeviceAddr(self.0.record().pa())
+    }
+
+    /// Bytes.
+    #[inline]
+    pub fn size(&self) -> u64 {
+        self.0.record().size()
+    }
+
+    /// Who asked for it; `None` for the driver itself.
+    #[inline]
+    pub fn owner(&self) -> Option<ClientId> {
+        ClientId::new(self.0.record().owner())
+    }
+
+    /// Checks an access of `len` bytes at `offset`, as [`ChunkFacts::check`].
+    ///
+    /// # Errors
+    /// [`MemoryError::OutOfBounds`].
+    #[inline]
+    pub fn check(&self, offset: u64, len: u64) -> Result<(), MemoryError> {
+        check_range(self.0.record().reach(), offset, len)
     }
 
     /// The shared header.
     #[inline]
-    pub fn header(&self) -> &Arc<ChunkHeader> {
+    pub fn header(&self) -> &ChunkHeader {
         &self.0
     }
 
-    /// The CPU's view; `None` for device memory.
+    /// The CPU's view; `None` for device memory. Stays valid when the chunk is released.
     #[inline]
     pub fn host(&self) -> Option<&DmaBuf> {
-        self.0.host.as_ref()
+        self.0.host.as_deref()
     }
 }
 
@@ -235,7 +271,7 @@ impl Clone for Pin {
     /// Another pin; allowed on a dead chunk, because this one already holds the memory.
     #[inline]
     fn clone(&self) -> Pin {
-        self.0.pins.fetch_add(1, Ordering::Relaxed);
+        self.0.record().pin_held();
         Pin(self.0.clone())
     }
 }
@@ -243,14 +279,93 @@ impl Clone for Pin {
 impl Drop for Pin {
     #[inline]
     fn drop(&mut self) {
-        if self.0.pins.fetch_sub(1, Ordering::AcqRel) == DEAD + 1 {
-            self.0.sink.released(self.0.slot);
+        let record = self.0.record();
+        if record.unpin() {
+            self.0.table.release(self.0.name.slot, record);
         }
     }
 }
 
 impl fmt::Debug for Pin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Pin").field(&self.0.facts).finish()
+        f.debug_tuple("Pin").field(&self.facts()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(pa: u64) -> ChunkFacts {
+        ChunkFacts { pa: DeviceAddr(pa), size: 0x2000, reach: 0x2000, ..ChunkFacts::RELEASED }
+    }
+
+    #[test]
+    fn mem_e36_mem_e37_bounds_are_tested_by_subtraction() {
+        let one_page = ChunkFacts { size: 0x1000, reach: 0x1000, ..facts(0x1000) };
+        assert!(one_page.check(0xffff_ffff_ffff_f001, 0x1000).is_err());
+        assert!(one_page.check(0x1000, 0).is_ok());
+        assert!(one_page.check(0, 0x1000).is_ok());
+        assert!(one_page.check(0, 0x1001).is_err());
+        assert!(one_page.check(u64::MAX, u64::MAX).is_err());
+    }
+
+    #[test]
+    fn dropping_a_reference_reaches_the_release_chain() {
+        let table = ChunkTable::with_pages(1).unwrap();
+        let a = table.lone(3, facts(0x1000), None).unwrap();
+        let b = table.lone(4, facts(0x4000), None).unwrap();
+        assert!(!table.has_released());
+        drop(a);
+        drop(b);
+        let first = table.take_released();
+        assert_eq!(first, 4);
+        let (second, collected) = table.next_released(first).unwrap();
+        assert_eq!((second, collected.dropped), (3, 1));
+        assert_eq!(table.next_released(second).unwrap().0, table::NO_SLOT);
+        assert!(!table.has_released());
+    }
+
+    #[test]
+    fn a_released_chunk_reaches_nothing() {
+        let table = ChunkTable::with_pages(1).unwrap();
+        let chunk = table.lone(0, facts(0x1000), None).unwrap();
+        let pin = chunk.pin().unwrap();
+        chunk.header().record().close();
+        assert!(chunk.pin().is_none());
+        assert_eq!(chunk.facts().size, 0);
+        assert!(chunk.facts().check(0, 1).is_err());
+        assert_eq!(pin.size(), 0x2000, "a pin goes on holding the memory");
+        drop(chunk);
+        assert!(!table.has_released(), "the reference died with the chunk");
+        drop(pin.clone());
+        assert!(!table.has_released());
+        drop(pin);
+        assert!(table.has_released());
+    }
+
+    #[test]
+    fn into_header_leaves_the_reference_counted() {
+        let table = ChunkTable::with_pages(1).unwrap();
+        let header = table.lone(0, facts(0x1000), None).unwrap().into_header();
+        assert!(!header.is_dead());
+        assert!(!table.has_released());
+    }
+
+    #[test]
+    fn handles_resolve_until_their_cell_or_the_gate_changes() {
+        use core::sync::atomic::Ordering;
+        let table = ChunkTable::with_pages(1).unwrap();
+        let chunk = table.lone(7, facts(0x1000), None).unwrap();
+        assert!(table.find(5).is_none(), "no table yet");
+        table.grow_handles(0).unwrap();
+        assert!(table.find(5).is_none(), "fresh cell");
+        table.cell(5).unwrap().store(chunk.header().name().cell(), Ordering::Release);
+        assert_eq!(table.find(5), Some(chunk.header().name()));
+        assert_eq!(table.pin(5).unwrap().pa(), DeviceAddr(0x1000));
+        assert!(table.find(1 << 32 | 5).is_none());
+        assert!(table.find(u64::MAX).is_none());
+        table.set_gate(table::GATE_DOWN, true);
+        assert!(table.find(5).is_none());
     }
 }

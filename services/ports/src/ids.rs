@@ -74,6 +74,13 @@ id!(
     ClientSlot(u8) < 16, "slot"
 );
 
+impl CoreId {
+    /// The core named by the low three bits of a packed word.
+    pub(crate) const fn from_low_bits(word: u64) -> CoreId {
+        CoreId((word & 7) as u8)
+    }
+}
+
 /// One application; never reused during a boot (specification 05 §1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ClientId(NonZeroU32);

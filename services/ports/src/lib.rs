@@ -21,7 +21,7 @@ pub mod ids;
 pub mod memory;
 pub mod reset;
 
-pub use chunk::{Chunk, ChunkFacts, Pin};
+pub use chunk::{Chunk, ChunkFacts, ChunkHeader, ChunkName, ChunkTable, Pin};
 pub use ids::{
     ClientId, ClientSlot, CoreId, CoreMap, DeviceIndex, EngineId, HbmIndex, QueueId, RoutingId,
 };

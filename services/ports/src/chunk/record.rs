@@ -1,0 +1,423 @@
+//! The shared record of one chunk: 64 bytes that the memory service writes and everybody reads.
+//!
+//! Records never move and are reused, so a reader names one by slot *and* generation. One word
+//! holds all that decides whether the memory may be reused: the generation (odd while the chunk
+//! lives), the pins, the references dropped but not yet swept, and whether the slot waits in the
+//! release chain. Whoever holds a pin may read the other fields as they are, because the service
+//! rewrites them only when no pin is left (specification 04 §8.2, §8.3).
+
+use alloc::sync::Arc;
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use axon_platform::{DeviceAddr, DmaBuf};
+use embassy_sync::blocking_mutex::Mutex;
+use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
+
+use super::ChunkFacts;
+use crate::{Category, ClientId, CoreId, Lifespan, Location};
+
+const PAGE_SHIFT: u32 = 12;
+const PIN: u64 = 1 << 32;
+const PINS: u64 = 0xf_ffff << 32;
+const DROP: u64 = 1 << 52;
+const DROPS: u64 = 0x7ff << 52;
+const QUEUED: u64 = 1 << 63;
+
+/// References one chunk can have, so that the count of dropped ones cannot overflow.
+pub const MAX_REFERENCES: u32 = 2000;
+
+/// What the service finds when it sweeps a slot of the release chain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Collected {
+    /// References dropped since the last sweep; 0 for a dead chunk.
+    pub dropped: u32,
+    /// Whether the chunk lives.
+    pub alive: bool,
+    /// Pins held now.
+    pub pins: u32,
+}
+
+/// Fields that only the memory service reads and writes; their meaning is its own.
+#[derive(Default)]
+pub struct ServiceFields {
+    /// Counted references.
+    pub references: AtomicU32,
+    /// Link towards newer chunks of the same list.
+    pub newer: AtomicU32,
+    /// Link towards older chunks of the same list, or to the next free record.
+    pub older: AtomicU32,
+    /// Small numbers of the service; the low byte is the lifespan list: 0 none, 1 to 16 the client
+    /// in attach slot n − 1, other numbers the service's own.
+    pub tag: AtomicU32,
+}
+
+impl ServiceFields {
+    /// The lifespan list the chunk is on.
+    pub fn list(&self) -> u32 {
+        self.tag.load(Ordering::Relaxed) & 0xff
+    }
+}
+
+/// One record; a cache line of its own.
+#[repr(align(64))]
+pub struct ChunkRecord {
+    state: AtomicU64,
+    /// Page-aligned address; location, channel, region, core and lifespan in its low 12 bits.
+    place: AtomicU64,
+    size_pages: AtomicU32,
+    reach_pages: AtomicU32,
+    owner: AtomicU32,
+    handle: AtomicU32,
+    category: AtomicU32,
+    /// Next slot of the release chain; written by whoever set `QUEUED`.
+    pub(super) chain: AtomicU32,
+    host: Mutex<CriticalSectionRawMutex, Cell<Option<Arc<DmaBuf>>>>,
+    /// The service's own.
+    pub service: ServiceFields,
+}
+
+impl ChunkRecord {
+    /// A record without a chunk.
+    pub const fn new() -> Self {
+        ChunkRecord {
+            state: AtomicU64::new(0),
+            place: AtomicU64::new(0),
+            size_pages: AtomicU32::new(0),
+            reach_pages: AtomicU32::new(0),
+            owner: AtomicU32::new(0),
+            handle: AtomicU32::new(0),
+            category: AtomicU32::new(0),
+            chain: AtomicU32::new(0),
+            host: Mutex::new(Cell::new(None)),
+            service: ServiceFields {
+                references: AtomicU32::new(0),
+                newer: AtomicU32::new(0),
+                older: AtomicU32::new(0),
+                tag: AtomicU32::new(0),
+            },
+        }
+    }
+
+    /// Service: gives the record a chunk and answers its generation. The record must be dead and
+    /// without pins.
+    pub fn open(&self, facts: &ChunkFacts, host: Option<Arc<DmaBuf>>) -> u32 {
+        self.place.store(pack(facts), Ordering::Relaxed);
+        self.size_pages.store((facts.size >> PAGE_SHIFT) as u32, Ordering::Relaxed);
+        self.reach_pages.store((facts.reach >> PAGE_SHIFT) as u32, Ordering::Relaxed);
+        self.owner.store(facts.owner.map_or(0, ClientId::number), Ordering::Relaxed);
+        self.handle.store(0, Ordering::Relaxed);
+        self.category.store(facts.category.0, Ordering::Relaxed);
+        if facts.location as u8 == Location::Host as u8 {
+            self.host.lock(|cell| cell.set(host));
+        }
+        (self.state.fetch_add(1, Ordering::Release) as u32).wrapping_add(1)
+    }
+
+    /// Service: ends the chunk. No pin can be taken any more; answers how many are left.
+    pub fn close(&self) -> u32 {
+        let mut now = self.state.load(Ordering::Relaxed);
+        loop {
+            let generation = (now as u32).wrapping_add(1);
+            let new = (now & (PINS | QUEUED)) | u64::from(generation);
+            match self.exchange(now, new) {
+                Ok(()) => return pins_of(now),
+                Err(seen) => now = seen,
+            }
+        }
+    }
+
+    /// Service: forgets the host memory of a dead chunk and hands it back.
+    pub fn take_host(&self) -> Option<Arc<DmaBuf>> {
+        self.host.lock(Cell::take)
+    }
+
+    /// Service: takes the slot out of the release chain and answers why it was there.
+    pub fn collect(&self) -> Collected {
+        let mut now = self.state.load(Ordering::Relaxed);
+        loop {
+            match self.exchange(now, now & !(QUEUED | DROPS)) {
+                Ok(()) => {
+                    return Collected {
+                        dropped: ((now & DROPS) >> 52) as u32,
+                        alive: now & 1 != 0,
+                        pins: pins_of(now),
+                    };
+                }
+                Err(seen) => now = seen,
+            }
+        }
+    }
+
+    /// Service: notes the handle under which the chunk was published.
+    pub fn set_handle(&self, handle: u32) {
+        self.handle.store(handle, Ordering::Release);
+    }
+
+    /// Service: changes how far an access may reach (contiguous scratchpads only).
+    pub fn set_reach(&self, reach: u64) {
+        self.reach_pages.store((reach >> PAGE_SHIFT) as u32, Ordering::Release);
+    }
+
+    /// Generation now; odd while a chunk lives.
+    #[inline]
+    pub fn generation(&self) -> u32 {
+        self.state.load(Ordering::Acquire) as u32
+    }
+
+    /// Pins held now.
+    #[inline]
+    pub fn pins(&self) -> u32 {
+        pins_of(self.state.load(Ordering::Acquire))
+    }
+
+    /// Published handle; 0 for none.
+    #[inline]
+    pub fn handle(&self) -> u32 {
+        self.handle.load(Ordering::Acquire)
+    }
+
+    /// First byte.
+    #[inline]
+    pub fn pa(&self) -> u64 {
+        self.place.load(Ordering::Relaxed) & !0xfff
+    }
+
+    /// Bytes.
+    #[inline]
+    pub fn size(&self) -> u64 {
+        u64::from(self.size_pages.load(Ordering::Relaxed)) << PAGE_SHIFT
+    }
+
+    /// Bytes that may be reached from the first one.
+    #[inline]
+    pub fn reach(&self) -> u64 {
+        u64::from(self.reach_pages.load(Ordering::Relaxed)) << PAGE_SHIFT
+    }
+
+    /// Number of the owner; 0 for the driver.
+    #[inline]
+    pub fn owner(&self) -> u32 {
+        self.owner.load(Ordering::Relaxed)
+    }
+
+    /// Whether it lies in host memory.
+    #[inline]
+    pub fn is_host(&self) -> bool {
+        self.place.load(Ordering::Relaxed) & 1 != 0
+    }
+
+    /// All facts, consistent only while the record cannot change: for the service itself, and for
+    /// whoever holds a pin.
+    pub fn facts(&self) -> ChunkFacts {
+        let place = self.place.load(Ordering::Relaxed);
+        ChunkFacts {
+            pa: DeviceAddr(place & !0xfff),
+            size: self.size(),
+            reach: self.reach(),
+            location: if place & 1 != 0 { Location::Host } else { Location::Device },
+            channel: (place >> 1 & 3) as u8,
+            region: (place >> 3 & 3) as u8,
+            core: CoreId::from_low_bits(place >> 5),
+            category: Category(self.category.load(Ordering::Relaxed)),
+            lifespan: match place >> 8 & 3 {
+                0 => Lifespan::Local,
+                1 => Lifespan::Client,
+                2 => Lifespan::AllClients,
+                _ => Lifespan::Device,
+            },
+            owner: ClientId::new(self.owner()),
+        }
+    }
+
+    /// All facts of the chunk of `generation`; `None` where the record has moved on.
+    pub fn facts_of(&self, generation: u32) -> Option<ChunkFacts> {
+        if self.generation() != generation {
+            return None;
+        }
+        let facts = self.facts();
+        fence(Ordering::Acquire);
+        (self.state.load(Ordering::Relaxed) as u32 == generation).then_some(facts)
+    }
+
+    /// The CPU's view of host memory; `None` for device memory.
+    pub(super) fn host(&self) -> Option<Arc<DmaBuf>> {
+        self.host.lock(|cell| {
+            let host = cell.take();
+            let copy = host.clone();
+            cell.set(host);
+            copy
+        })
+    }
+
+    /// Takes a pin on the chunk of `generation`; `false` where it is gone.
+    #[inline]
+    pub(super) fn pin(&self, generation: u32) -> bool {
+        let unpinned = u64::from(generation);
+        self.exchange(unpinned, unpinned + PIN).is_ok() || self.pin_again(generation)
+    }
+
+    /// As [`Self::pin`], where somebody else holds a pin too.
+    fn pin_again(&self, generation: u32) -> bool {
+        let mut now = self.state.load(Ordering::Relaxed);
+        while now as u32 == generation && generation & 1 != 0 {
+            match self.exchange(now, add_pin(now)) {
+                Ok(()) => return true,
+                Err(seen) => now = seen,
+            }
+        }
+        false
+    }
+
+    /// Another pin for somebody who holds one; works on a dead chunk too.
+    pub(super) fn pin_held(&self) {
+        let mut now = self.state.load(Ordering::Relaxed);
+        while let Err(seen) = self.exchange(now, add_pin(now)) {
+            now = seen;
+        }
+    }
+
+    /// Gives a pin back; `true` where the caller must put the slot into the release chain.
+    #[inline]
+    pub(super) fn unpin(&self) -> bool {
+        let mut now = self.state.load(Ordering::Relaxed);
+        loop {
+            let mut new = if now & PINS == PINS { now } else { now - PIN };
+            let tell = new & (PINS | QUEUED | 1) == 0;
+            if tell {
+                new |= QUEUED;
+            }
+            match self.exchange(now, new) {
+                Ok(()) => return tell,
+                Err(seen) => now = seen,
+            }
+        }
+    }
+
+    /// Gives a reference back; `true` where the caller must put the slot into the release chain.
+    #[inline]
+    pub(super) fn drop_reference(&self, generation: u32) -> bool {
+        let mut now = self.state.load(Ordering::Relaxed);
+        while now as u32 == generation && generation & 1 != 0 && now & DROPS != DROPS {
+            match self.exchange(now, (now + DROP) | QUEUED) {
+                Ok(()) => return now & QUEUED == 0,
+                Err(seen) => now = seen,
+            }
+        }
+        false
+    }
+
+    #[inline]
+    fn exchange(&self, now: u64, new: u64) -> Result<(), u64> {
+        self.state.compare_exchange(now, new, Ordering::AcqRel, Ordering::Relaxed).map(drop)
+    }
+}
+
+impl Default for ChunkRecord {
+    fn default() -> Self {
+        ChunkRecord::new()
+    }
+}
+
+/// One more pin. A count at its limit stays there for good: such memory is never reused, which is
+/// a leak but never a use after free.
+fn add_pin(state: u64) -> u64 {
+    if state & PINS == PINS { state } else { state + PIN }
+}
+
+fn pins_of(state: u64) -> u32 {
+    ((state & PINS) >> 32) as u32
+}
+
+fn pack(facts: &ChunkFacts) -> u64 {
+    (facts.pa.0 & !0xfff)
+        | u64::from(facts.location as u8 == Location::Host as u8)
+        | u64::from(facts.channel & 3) << 1
+        | u64::from(facts.region & 3) << 3
+        | u64::from(facts.core.number() & 7) << 5
+        | u64::from(facts.lifespan as u8 - 1) << 8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> ChunkFacts {
+        ChunkFacts {
+            pa: DeviceAddr(0x8040_0100_0000),
+            size: 0x3000,
+            reach: 0x5000,
+            location: Location::Device,
+            channel: 3,
+            region: 2,
+            core: CoreId::new(7).unwrap(),
+            category: Category(200),
+            lifespan: Lifespan::AllClients,
+            owner: ClientId::new(77),
+        }
+    }
+
+    #[test]
+    fn a_record_is_one_cache_line_and_keeps_every_fact() {
+        assert_eq!(size_of::<ChunkRecord>(), 64);
+        let record = ChunkRecord::new();
+        let generation = record.open(&facts(), None);
+        assert_eq!(record.facts(), facts());
+        assert_eq!(record.facts_of(generation), Some(facts()));
+        assert_eq!(record.facts_of(generation + 2), None);
+    }
+
+    #[test]
+    fn pins_outlive_the_chunk_and_tell_once() {
+        let record = ChunkRecord::new();
+        let generation = record.open(&facts(), None);
+        assert!(record.pin(generation));
+        assert!(record.pin(generation));
+        record.pin_held();
+        assert_eq!(record.pins(), 3);
+        assert_eq!(record.close(), 3);
+        assert!(!record.pin(generation), "no pin on a dead chunk");
+        assert!(!record.pin(generation + 1), "an even generation never lives");
+        assert!(!record.unpin());
+        assert!(!record.unpin());
+        assert!(record.unpin(), "the last pin of a dead chunk tells the service");
+        assert_eq!(record.collect(), Collected { dropped: 0, alive: false, pins: 0 });
+    }
+
+    #[test]
+    fn dropped_references_count_until_collected() {
+        let record = ChunkRecord::new();
+        let generation = record.open(&facts(), None);
+        assert!(record.drop_reference(generation));
+        assert!(!record.drop_reference(generation), "queued once");
+        assert_eq!(record.collect(), Collected { dropped: 2, alive: true, pins: 0 });
+        record.close();
+        assert!(!record.drop_reference(generation), "the chunk is gone");
+        let next = record.open(&facts(), None);
+        assert!(!record.drop_reference(generation));
+        assert!(record.drop_reference(next));
+    }
+
+    #[test]
+    fn a_slot_still_in_the_chain_is_not_queued_twice() {
+        let record = ChunkRecord::new();
+        let generation = record.open(&facts(), None);
+        assert!(record.pin(generation));
+        assert!(record.drop_reference(generation));
+        record.close();
+        assert!(!record.unpin(), "still in the chain from the reference");
+        assert_eq!(record.collect(), Collected { dropped: 0, alive: false, pins: 0 });
+    }
+
+    #[test]
+    fn a_full_pin_count_sticks() {
+        let record = ChunkRecord::new();
+        let generation = record.open(&facts(), None);
+        record.state.fetch_or(PINS - PIN, Ordering::Relaxed);
+        assert!(record.pin(generation));
+        assert!(record.pin(generation));
+        record.close();
+        assert!(!record.unpin());
+        assert_eq!(record.pins(), 0xf_ffff, "never reused, never wrapped");
+    }
+}
