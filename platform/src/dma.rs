@@ -7,11 +7,14 @@
 
 #![allow(unsafe_code)]
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::any::Any;
+use core::cell::UnsafeCell;
 use core::fmt;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::{BusAddr, Errno};
 
@@ -83,6 +86,20 @@ impl DmaBuf {
         owner: Arc<dyn Any + Send + Sync>,
     ) -> Self {
         DmaBuf { start, bus, len, owner }
+    }
+
+    /// Zeroed memory from the heap that claims to start at `bus`: for tests, and wherever no device
+    /// is on the other side. `len_bytes` is rounded up to 16; `None` where the heap is exhausted.
+    pub fn on_heap(len_bytes: u64, bus: BusAddr) -> Option<DmaBuf> {
+        let blocks = usize::try_from(len_bytes.div_ceil(16)).ok()?;
+        let mut memory = Vec::new();
+        memory.try_reserve_exact(blocks).ok()?;
+        memory.resize_with(blocks, || Block(UnsafeCell::new([0; 16])));
+        let memory: Arc<HeapBlocks> = Arc::new(HeapBlocks(memory.into_boxed_slice()));
+        let start = NonNull::from(&*memory.0).cast();
+        // SAFETY: the blocks are aligned to 16 and live in `UnsafeCell`s inside `memory`, which
+        // becomes the owner; nothing else refers to them.
+        Some(unsafe { DmaBuf::from_raw(start, bus, blocks * 16, memory) })
     }
 
     /// Length in bytes.
@@ -203,6 +220,54 @@ impl DmaBuf {
         Ok(())
     }
 
+    /// Loads the word at `offset`, a multiple of 8.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`]; also for an offset that is no multiple of 8.
+    #[inline]
+    pub fn load64(&self, offset: u64) -> Result<u64, OutOfBounds> {
+        Ok(self.long_word(offset)?.load(Ordering::Acquire))
+    }
+
+    /// Stores the word at `offset`, a multiple of 8, with release ordering.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`]; also for an offset that is no multiple of 8.
+    #[inline]
+    pub fn store64(&self, offset: u64, value: u64) -> Result<(), OutOfBounds> {
+        self.long_word(offset)?.store(value, Ordering::Release);
+        Ok(())
+    }
+
+    /// Adds to the word at `offset`, a multiple of 8, in one step; wraps around. Answers what the
+    /// word was.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`]; also for an offset that is no multiple of 8.
+    #[inline]
+    pub fn fetch_add64(&self, offset: u64, value: u64) -> Result<u64, OutOfBounds> {
+        Ok(self.long_word(offset)?.fetch_add(value, Ordering::Relaxed))
+    }
+
+    /// Sets bits of the word at `offset`, a multiple of 8, in one step. Answers what the word was.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`]; also for an offset that is no multiple of 8.
+    #[inline]
+    pub fn fetch_or64(&self, offset: u64, bits: u64) -> Result<u64, OutOfBounds> {
+        Ok(self.long_word(offset)?.fetch_or(bits, Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn long_word(&self, offset: u64) -> Result<&AtomicU64, OutOfBounds> {
+        let at = self.check(offset, 8)?;
+        if !offset.is_multiple_of(8) {
+            return Err(self.refuse(offset, 8));
+        }
+        // SAFETY: as in `word`.
+        Ok(unsafe { AtomicU64::from_ptr(at.cast::<u64>().as_ptr()) })
+    }
+
     #[inline]
     fn word(&self, offset: u64) -> Result<&AtomicU32, OutOfBounds> {
         let at = self.check(offset, 4)?;
@@ -231,6 +296,15 @@ impl DmaBuf {
     }
 }
 
+/// 16 bytes, aligned as [`DmaBuf::from_raw`] wants its first byte.
+#[repr(align(16))]
+struct Block(#[allow(dead_code)] UnsafeCell<[u8; 16]>);
+
+struct HeapBlocks(Box<[Block]>);
+
+// SAFETY: as for `DmaBuf`, the only one to reach the blocks.
+unsafe impl Sync for HeapBlocks {}
+
 impl fmt::Debug for DmaBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DmaBuf").field("bus", &self.bus).field("len", &self.len).finish()
@@ -239,29 +313,12 @@ impl fmt::Debug for DmaBuf {
 
 #[cfg(test)]
 mod tests {
-    use alloc::boxed::Box;
     use alloc::vec;
 
     use super::*;
 
-    #[repr(align(16))]
-    struct Page(#[allow(dead_code)] [u8; 4096]);
-
     fn page() -> DmaBuf {
-        struct Owner(NonNull<Page>);
-        // SAFETY: the owner is the only holder of the allocation; the pointer is not shared.
-        unsafe impl Send for Owner {}
-        // SAFETY: as above.
-        unsafe impl Sync for Owner {}
-        impl Drop for Owner {
-            fn drop(&mut self) {
-                // SAFETY: made by `Box::into_raw` below and dropped once.
-                drop(unsafe { Box::from_raw(self.0.as_ptr()) });
-            }
-        }
-        let raw = NonNull::new(Box::into_raw(Box::new(Page([0; 4096])))).unwrap();
-        // SAFETY: `Owner` keeps the page alive and nobody else refers to it.
-        unsafe { DmaBuf::from_raw(raw.cast(), BusAddr(0x1000), 4096, Arc::new(Owner(raw))) }
+        DmaBuf::on_heap(4096, BusAddr(0x1000)).unwrap()
     }
 
     #[test]
@@ -289,6 +346,29 @@ mod tests {
         assert!(buf.store_descriptor(8, Descriptor::default()).is_err());
         buf.store_descriptor(4080, Descriptor([1, 2, 3, 4])).unwrap();
         assert_eq!(buf.load32(4092).unwrap(), 4);
+    }
+
+    #[test]
+    fn long_words_are_changed_in_one_step() {
+        let buf = page();
+        assert_eq!(buf.fetch_add64(8, 5).unwrap(), 0);
+        assert_eq!(buf.fetch_add64(8, u64::MAX).unwrap(), 5);
+        assert_eq!(buf.fetch_or64(8, 3).unwrap(), 4);
+        assert_eq!(buf.load64(8).unwrap(), 7);
+        buf.store64(4088, u64::MAX).unwrap();
+        assert_eq!(buf.load32(4092).unwrap(), u32::MAX);
+        assert!(buf.load64(4).is_err());
+        assert!(buf.fetch_add64(4092, 1).is_err());
+        assert!(buf.store64(4096, 1).is_err());
+    }
+
+    #[test]
+    fn heap_memory_is_zeroed_and_rounded_up() {
+        let buf = DmaBuf::on_heap(17, BusAddr(64)).unwrap();
+        assert_eq!((buf.len_bytes(), buf.bus()), (32, BusAddr(64)));
+        assert_eq!(buf.load64(24).unwrap(), 0);
+        assert!(DmaBuf::on_heap(u64::MAX, BusAddr(0)).is_none());
+        assert_eq!(DmaBuf::on_heap(0, BusAddr(0)).unwrap().len_bytes(), 0);
     }
 
     #[test]
