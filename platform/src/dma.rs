@@ -268,6 +268,32 @@ impl DmaBuf {
         Ok(unsafe { AtomicU64::from_ptr(at.cast::<u64>().as_ptr()) })
     }
 
+    /// The whole buffer as a ring of descriptors.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] unless it holds a power of two of them, at most 2³¹.
+    pub fn descriptor_ring(&self) -> Result<DescriptorRing, OutOfBounds> {
+        Ok(DescriptorRing { mask: self.ring_mask(16)?, buffer: self.clone() })
+    }
+
+    /// The whole buffer as a ring of words.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] unless it holds a power of two of them, at most 2³¹.
+    pub fn word_ring(&self) -> Result<WordRing, OutOfBounds> {
+        Ok(WordRing { mask: self.ring_mask(4)?, buffer: self.clone() })
+    }
+
+    fn ring_mask(&self, element: usize) -> Result<u32, OutOfBounds> {
+        let count = self.len / element;
+        match u32::try_from(count) {
+            Ok(count) if count.is_power_of_two() && self.len.is_multiple_of(element) => {
+                Ok(count - 1)
+            }
+            _ => Err(self.refuse(0, 0)),
+        }
+    }
+
     #[inline]
     fn word(&self, offset: u64) -> Result<&AtomicU32, OutOfBounds> {
         let at = self.check(offset, 4)?;
@@ -304,6 +330,80 @@ struct HeapBlocks(Box<[Block]>);
 
 // SAFETY: as for `DmaBuf`, the only one to reach the blocks.
 unsafe impl Sync for HeapBlocks {}
+/// A buffer as a ring of 2ⁿ descriptors: an index counts modulo the length, so that a store on the
+/// data path has no way to fail.
+#[derive(Clone, Debug)]
+pub struct DescriptorRing {
+    buffer: DmaBuf,
+    mask: u32,
+}
+
+impl DescriptorRing {
+    /// How many descriptors less one.
+    #[inline]
+    pub fn mask(&self) -> u32 {
+        self.mask
+    }
+
+    /// Stores one descriptor whole.
+    #[inline]
+    pub fn store(&self, index: u32, value: Descriptor) {
+        // SAFETY: the masked index is inside the buffer, which `descriptor_ring` proved to hold
+        // `mask + 1` descriptors; the buffer is aligned to 16.
+        unsafe { self.slot(index).write_volatile(value) };
+    }
+
+    /// Loads one descriptor.
+    #[inline]
+    pub fn load(&self, index: u32) -> Descriptor {
+        // SAFETY: as in `store`.
+        unsafe { self.slot(index).read_volatile() }
+    }
+
+    #[inline]
+    fn slot(&self, index: u32) -> *mut Descriptor {
+        let at = (index & self.mask) as usize;
+        // SAFETY: as in `store`.
+        unsafe { self.buffer.start.cast::<Descriptor>().as_ptr().add(at) }
+    }
+}
+
+/// A buffer as a ring of 2ⁿ words: an index counts modulo the length, so that an access on the data
+/// path has no way to fail.
+#[derive(Clone, Debug)]
+pub struct WordRing {
+    buffer: DmaBuf,
+    mask: u32,
+}
+
+impl WordRing {
+    /// How many words less one.
+    #[inline]
+    pub fn mask(&self) -> u32 {
+        self.mask
+    }
+
+    /// Loads a word with acquire ordering.
+    #[inline]
+    pub fn load(&self, index: u32) -> u32 {
+        self.word(index).load(Ordering::Acquire)
+    }
+
+    /// Stores a word with release ordering.
+    #[inline]
+    pub fn store(&self, index: u32, value: u32) {
+        self.word(index).store(value, Ordering::Release);
+    }
+
+    #[inline]
+    fn word(&self, index: u32) -> &AtomicU32 {
+        let at = (index & self.mask) as usize;
+        // SAFETY: the masked index is inside the buffer, which `word_ring` proved to hold
+        // `mask + 1` words and which lives as long as `self`; other code only touches it through
+        // atomics and raw copies.
+        unsafe { AtomicU32::from_ptr(self.buffer.start.cast::<u32>().as_ptr().add(at)) }
+    }
+}
 
 impl fmt::Debug for DmaBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -380,5 +480,21 @@ mod tests {
         part.write(0, &[7]).unwrap();
         assert!(part.write(32, &[7]).is_err());
         assert!(part.slice(8, 8).is_err());
+    }
+
+    #[test]
+    fn rings_wrap_and_need_a_power_of_two() {
+        let buf = page();
+        let ring = buf.descriptor_ring().unwrap();
+        assert_eq!(ring.mask(), 255);
+        ring.store(256 + 3, Descriptor([1, 2, 3, 4]));
+        assert_eq!(buf.load32(3 * 16 + 4).unwrap(), 2);
+        assert_eq!(ring.load(3), Descriptor([1, 2, 3, 4]));
+        let words = buf.word_ring().unwrap();
+        words.store(u32::MAX, 9);
+        assert_eq!(buf.load32(4092).unwrap(), 9);
+        assert_eq!(words.load(1023), 9);
+        assert!(DmaBuf::on_heap(3 * 4096, BusAddr(0)).unwrap().descriptor_ring().is_err());
+        assert!(buf.slice(0, 0).unwrap().word_ring().is_err());
     }
 }

@@ -29,7 +29,7 @@ mod pci;
 mod time;
 
 pub use addr::{BusAddr, DeviceAddr};
-pub use dma::{Descriptor, DmaBuf, OutOfBounds};
+pub use dma::{Descriptor, DescriptorRing, DmaBuf, OutOfBounds, WordRing};
 pub use errno::Errno;
 pub use machine::{BootStats, DmaExhausted, ModelControl, Platform, SpawnError};
 pub use mmio::MmioWindow;
