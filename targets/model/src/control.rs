@@ -1,0 +1,68 @@
+//! The control line: how a test or the launcher reaches into a running function.
+
+use crate::faults::parse_number;
+use crate::function::Function;
+
+const HELP: &str = "commands: fault NAME[=VALUE] [after=N] [times=N] | fault clear | \
+                    trace doorbells|descriptors|registers|all on|off | trace clear | \
+                    poke OFFSET VALUE (MiscRAM) | peek OFFSET (register window)";
+
+impl Function {
+    /// Carries out one line; gives what it answers.
+    ///
+    /// # Errors
+    /// A sentence that says what was wrong; nothing was done.
+    pub fn control(&mut self, line: &str) -> Result<String, String> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.as_slice() {
+            ["fault", "clear"] => {
+                self.faults.clear();
+                Ok("no faults".to_owned())
+            }
+            ["fault", fault @ ..] if !fault.is_empty() => {
+                self.faults.arm_text(&fault.join(" ")).map_err(|error| error.to_string())?;
+                Ok("armed".to_owned())
+            }
+            ["trace", "clear"] => {
+                self.recorder.clear_traces();
+                Ok("traces empty".to_owned())
+            }
+            ["trace", which, state @ ("on" | "off")] => self.switch_trace(which, *state == "on"),
+            ["poke", offset, value] => {
+                let (offset, value) = (word_offset(offset)?, number(value)?);
+                let value = u32::try_from(value).map_err(|_| format!("{value:#x} is no word"))?;
+                self.misc.poke(offset, value);
+                Ok(format!("MiscRAM {offset:#x} = {value:#x}"))
+            }
+            ["peek", offset] => {
+                let offset = word_offset(offset)?;
+                Ok(format!("{:#x}", self.read_word(offset)))
+            }
+            ["help"] => Ok(HELP.to_owned()),
+            _ => Err(format!("no such command: {line:?}; {HELP}")),
+        }
+    }
+
+    fn switch_trace(&mut self, which: &str, on: bool) -> Result<String, String> {
+        let traces = &mut self.recorder.traces;
+        match which {
+            "doorbells" => traces.doorbells = on,
+            "descriptors" => traces.descriptors = on,
+            "registers" => traces.registers = on,
+            "all" => {
+                *traces = crate::report::Traces { doorbells: on, descriptors: on, registers: on };
+            }
+            _ => return Err(format!("no such trace: {which:?}")),
+        }
+        Ok(format!("trace {which} {}", if on { "on" } else { "off" }))
+    }
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    parse_number(text).ok_or_else(|| format!("{text:?} is no number"))
+}
+
+fn word_offset(text: &str) -> Result<u64, String> {
+    let offset = number(text)?;
+    if offset.is_multiple_of(4) { Ok(offset) } else { Err(format!("{offset:#x} is unaligned")) }
+}

@@ -1,0 +1,499 @@
+//! The function: configuration space, two windows, time. Everything else hangs below it.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use crate::config::{ConfigError, FunctionConfig};
+use crate::faults::{Fault, Faults};
+use crate::host::{HostMemory, ModelClock};
+use crate::map::{Block, Map};
+use crate::memory::pages::Pages;
+use crate::memory::shared::SharedMemory;
+use crate::miscram::MiscRam;
+use crate::pci::{BarSpec, ConfigSpace};
+use crate::report::{Event, EventKind, Recorder, Report};
+use crate::reset::ResetState;
+use crate::sync_bank::SyncBank;
+use crate::time::{Agenda, Later};
+use crate::udma::unit::Unit;
+
+/// PCI index of the memory window.
+const BAR4: u8 = 4;
+
+/// A piece of HBM that shows in the memory window and lies in a file, to be mapped by whoever
+/// stands between the guest and the model.
+#[derive(Clone, Copy, Debug)]
+pub struct HbmSegment<'a> {
+    /// The file.
+    pub file: BorrowedFd<'a>,
+    /// First byte in the file.
+    pub file_offset: u64,
+    /// First byte in BAR4.
+    pub bar_offset: u64,
+    /// Length in bytes.
+    pub len_bytes: u64,
+}
+
+/// What a device reads and writes through its links to other devices (01 §3.1).
+pub trait Neighbour: Send + Sync {
+    /// Reads at a device address of the neighbour.
+    ///
+    /// # Errors
+    /// [`Unreachable`] where no answer comes.
+    fn read(&self, address: u64, into: &mut [u8]) -> Result<(), Unreachable>;
+
+    /// Writes at a device address of the neighbour.
+    ///
+    /// # Errors
+    /// [`Unreachable`] where it gets nowhere.
+    fn write(&self, address: u64, from: &[u8]) -> Result<(), Unreachable>;
+}
+
+/// A neighbour did not answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unreachable;
+
+/// One emulated Neuron function. See the crate documentation.
+pub struct Function {
+    pub(crate) config: FunctionConfig,
+    pub(crate) pci: ConfigSpace,
+    pub(crate) map: Map,
+    pub(crate) host: Arc<dyn HostMemory>,
+    pub(crate) clock: Arc<dyn ModelClock>,
+    pub(crate) neighbours: [Option<Arc<dyn Neighbour>>; 4],
+    pub(crate) hbm: SharedMemory,
+    pub(crate) onchip: SharedMemory,
+    pub(crate) units: Vec<Unit>,
+    pub(crate) banks: Vec<SyncBank>,
+    /// Register pages outside units and MiscRAM, by page number of the window.
+    pub(crate) storage: HashMap<u64, Pages>,
+    pub(crate) misc: MiscRam,
+    pub(crate) reset: ResetState,
+    /// Power profile that firmware was told.
+    pub(crate) profile: u8,
+    pub(crate) faults: Faults,
+    pub(crate) recorder: Recorder,
+    agenda: Agenda,
+    /// Queues to service before the access in progress is answered.
+    pub(crate) ready: VecDeque<(usize, usize)>,
+    /// Queues with more work than one access may do.
+    pub(crate) deferred: VecDeque<(usize, usize, u32)>,
+    /// Cost of what was executed in this turn.
+    pub(crate) moved: u64,
+    /// The next abort was ordered by a fault knob.
+    pub(crate) injecting: bool,
+    /// The function was pulled out: everything reads all-ones.
+    gone: bool,
+}
+
+impl std::fmt::Debug for Function {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Function").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Function {
+    /// A function in its power-on state.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn new(
+        config: FunctionConfig,
+        memory: Arc<dyn HostMemory>,
+        clock: Arc<dyn ModelClock>,
+    ) -> Result<Function, ConfigError> {
+        let pci = ConfigSpace::new(&config)?;
+        let geometry = config.hbm_geometry()?;
+        let map = Map::new(&config, geometry);
+        let hbm_bytes =
+            (geometry.channels as u64 - 1) * geometry.pitch_bytes + geometry.active_bytes;
+        let hbm = SharedMemory::in_file(hbm_bytes).map_err(ConfigError::Memory)?;
+        let onchip = SharedMemory::private(map.onchip_bytes).map_err(ConfigError::Memory)?;
+        let mut function = Function {
+            pci,
+            host: memory,
+            clock,
+            neighbours: [const { None }; 4],
+            hbm,
+            onchip,
+            units: (0..map.engines).map(|_| Unit::new()).collect(),
+            banks: vec![SyncBank::new(); map.banks],
+            storage: HashMap::new(),
+            misc: MiscRam::new(&config),
+            reset: ResetState::default(),
+            profile: 0,
+            faults: config.faults.clone(),
+            recorder: Recorder::new(config.index),
+            agenda: Agenda::default(),
+            ready: VecDeque::new(),
+            deferred: VecDeque::new(),
+            moved: 0,
+            injecting: false,
+            gone: false,
+            map,
+            config,
+        };
+        if function.config.firmware_late_ns > 0 {
+            function.misc.dead = true;
+            function.after(function.config.firmware_late_ns, Later::FirmwareUp);
+        }
+        Ok(function)
+    }
+
+    /// The configuration it was made with.
+    pub fn config(&self) -> &FunctionConfig {
+        &self.config
+    }
+
+    /// Connects the neighbour behind link `link` (0..3, the SENG number); `None` takes it away.
+    pub fn set_neighbour(&mut self, link: usize, neighbour: Option<Arc<dyn Neighbour>>) {
+        if let Some(slot) = self.neighbours.get_mut(link) {
+            *slot = neighbour;
+        }
+    }
+
+    /// Reads configuration space, any width and alignment.
+    pub fn config_read(&mut self, offset: u16, into: &mut [u8]) {
+        if self.gone {
+            into.fill(0xff);
+        } else {
+            self.pci.read(offset, into);
+        }
+    }
+
+    /// Writes configuration space, any width and alignment.
+    pub fn config_write(&mut self, offset: u16, from: &[u8]) {
+        if !self.gone {
+            self.pci.write(offset, from);
+        }
+    }
+
+    /// The base address registers, by PCI index.
+    pub fn bars(&self) -> [Option<BarSpec>; 6] {
+        self.pci.bars()
+    }
+
+    /// The pieces of HBM that show in BAR4.
+    pub fn hbm_segments(&self) -> Vec<HbmSegment<'_>> {
+        let presented = self.pci.bars()[usize::from(BAR4)].map_or(0, |bar| bar.size_bytes);
+        let Some(file) = self.hbm.file() else { return Vec::new() };
+        let cut = |(start, size): (u64, u64)| {
+            let len_bytes = presented.saturating_sub(start).min(size);
+            (len_bytes > 0).then_some(HbmSegment {
+                file,
+                file_offset: start,
+                bar_offset: start,
+                len_bytes,
+            })
+        };
+        self.map.channels().filter_map(cut).collect()
+    }
+
+    /// The guest reads `into.len()` bytes of a BAR, by PCI index. What no bus would answer reads
+    /// all-ones.
+    pub fn bar_read(&mut self, bar: u8, offset: u64, into: &mut [u8]) {
+        if !self.is_open(bar, offset, into.len()) {
+            into.fill(0xff);
+            return;
+        }
+        if bar == BAR4 {
+            return self.memory_window_read(offset, into);
+        }
+        match into.len() {
+            4 if offset.is_multiple_of(4) => self.window_read_word(offset, into),
+            8 if offset.is_multiple_of(8) => {
+                let (low, high) = into.split_at_mut(4);
+                self.window_read_word(offset, low);
+                self.window_read_word(offset + 4, high);
+            }
+            _ => self.window_read_bytes(offset, into),
+        }
+        self.turn_over();
+    }
+
+    /// The guest writes a BAR, by PCI index.
+    pub fn bar_write(&mut self, bar: u8, offset: u64, from: &[u8]) {
+        if !self.is_open(bar, offset, from.len()) {
+            return;
+        }
+        if bar == BAR4 {
+            return self.memory_window_write(offset, from);
+        }
+        match from.len() {
+            4 if offset.is_multiple_of(4) => self.window_write_word(offset, from),
+            8 if offset.is_multiple_of(8) => {
+                let (low, high) = from.split_at(4);
+                self.window_write_word(offset, low);
+                self.window_write_word(offset + 4, high);
+            }
+            _ => self.window_write_bytes(offset, from),
+        }
+        self.turn_over();
+    }
+
+    /// When [`Function::advance`] has something to do; `None` while nothing is pending. A time in
+    /// the past means at once.
+    pub fn next_event(&self) -> Option<u64> {
+        if self.deferred.is_empty() { self.agenda.first() } else { Some(0) }
+    }
+
+    /// Does what is due: ends resets, goes on with long DMA (one share of it a call).
+    pub fn advance(&mut self) {
+        self.run_due();
+        self.moved = 0;
+        if let Some((engine, queue, epoch)) = self.deferred.pop_front() {
+            self.resume(engine, queue, epoch);
+        }
+        self.drain();
+    }
+
+    /// What the function saw so far.
+    pub fn report(&self) -> Report {
+        self.recorder.report()
+    }
+
+    /// Resets the function as the bus does: configuration space, and everything a device reset
+    /// covers. Counters and HBM stay.
+    pub fn bus_reset(&mut self) {
+        self.pci.reset();
+        self.power_cycle();
+    }
+
+    /// Lets `later` happen `delay_ns` from now; a delay without end never does.
+    pub(crate) fn after(&mut self, delay_ns: u64, later: Later) {
+        if let Some(at) = self.clock.now_ns().checked_add(delay_ns) {
+            self.agenda.add(at, later);
+        }
+    }
+
+    pub(crate) fn violation(
+        &mut self,
+        kind: EventKind,
+        place: Option<(usize, usize)>,
+        detail: u64,
+    ) {
+        let event = self.event(kind, place, detail);
+        self.recorder.violation(event);
+    }
+
+    pub(crate) fn expected(&mut self, kind: EventKind, place: Option<(usize, usize)>, detail: u64) {
+        let event = self.event(kind, place, detail);
+        self.recorder.expected(event);
+    }
+
+    fn event(&self, kind: EventKind, place: Option<(usize, usize)>, detail: u64) -> Event {
+        Event {
+            kind,
+            engine: place.map(|(engine, _)| engine as u16),
+            queue: place.map(|(_, queue)| queue as u8),
+            detail,
+            at_ns: self.clock.now_ns(),
+        }
+    }
+
+    /// Whether an access reaches the device at all.
+    fn is_open(&mut self, bar: u8, offset: u64, len: usize) -> bool {
+        if self.faults.strike(Fault::AllOnes).is_some() {
+            self.gone = true;
+        }
+        let Some(Some(spec)) = self.pci.bars().get(usize::from(bar)).copied() else {
+            return false;
+        };
+        let len = len as u64;
+        if len > spec.size_bytes || offset > spec.size_bytes - len {
+            self.recorder.irregular(if bar == BAR4 { 4 } else { 0 }, offset);
+            return false;
+        }
+        !self.gone && self.pci.memory_enabled()
+    }
+
+    /// What follows an access before it is answered.
+    #[inline]
+    fn turn_over(&mut self) {
+        if !self.ready.is_empty() {
+            self.moved = 0;
+            self.drain();
+        }
+    }
+
+    #[inline]
+    fn tick(&mut self) {
+        if self.agenda.first().is_some() {
+            self.run_due();
+        }
+    }
+
+    fn run_due(&mut self) {
+        while let Some(later) = self.agenda.due(self.clock.now_ns()) {
+            match later {
+                Later::FirmwareUp => self.misc.dead = self.reset_is_running(),
+                Later::ResetDone => self.end_reset(),
+                Later::Ready { reset } => self.firmware_ready(reset),
+                Later::QemuDoorbellDone => self.qemu_doorbell_done(),
+                Later::Mailbox { reset, answer } => {
+                    if reset == self.reset_number() {
+                        self.answer(answer);
+                    }
+                }
+                Later::Service { engine, queue, epoch } => self.resume(engine, queue, epoch),
+                Later::Marker { engine, generation, address, value } => {
+                    if self.units[engine].generation == generation && !self.gone {
+                        let _ = self.host_write(address, &value.to_le_bytes());
+                    }
+                }
+            }
+        }
+    }
+
+    /// A queue that waited may run again, unless it was reset meanwhile.
+    fn resume(&mut self, engine: usize, queue: usize, epoch: u32) {
+        let pair = &mut self.units[engine].queues[queue];
+        if pair.epoch == epoch && !self.gone {
+            pair.waiting = false;
+            self.ready.push_back((engine, queue));
+        }
+    }
+
+    fn window_read_word(&mut self, offset: u64, into: &mut [u8]) {
+        let value = match self.memory_run(offset, 4) {
+            Some((place, 4)) => {
+                self.recorder.totals.memory_accesses += 1;
+                let mut word = [0; 4];
+                // The run is inside the arena.
+                let _ = self.onchip.read(place, &mut word);
+                u32::from_le_bytes(word)
+            }
+            _ => {
+                self.clock.register_was_read();
+                self.tick();
+                self.recorder.totals.register_reads += 1;
+                self.read_word(offset)
+            }
+        };
+        into.copy_from_slice(&value.to_le_bytes());
+    }
+
+    fn window_write_word(&mut self, offset: u64, from: &[u8]) {
+        let Ok(bytes) = <[u8; 4]>::try_from(from) else { return };
+        match self.memory_run(offset, 4) {
+            Some((place, 4)) => {
+                self.recorder.totals.memory_accesses += 1;
+                let _ = self.onchip.write(place, &bytes);
+            }
+            _ => {
+                self.tick();
+                let value = u32::from_le_bytes(bytes);
+                self.recorder.register_write(offset, value);
+                self.write_word(offset, value);
+            }
+        }
+    }
+
+    /// A width or alignment that only memory takes.
+    fn window_read_bytes(&mut self, offset: u64, into: &mut [u8]) {
+        match self.memory_run(offset, into.len()) {
+            Some((place, run)) if run == into.len() => {
+                self.recorder.totals.memory_accesses += 1;
+                let _ = self.onchip.read(place, into);
+            }
+            _ => {
+                self.recorder.irregular(0, offset);
+                into.fill(0xff);
+            }
+        }
+    }
+
+    fn window_write_bytes(&mut self, offset: u64, from: &[u8]) {
+        match self.memory_run(offset, from.len()) {
+            Some((place, run)) if run == from.len() => {
+                self.recorder.totals.memory_accesses += 1;
+                let _ = self.onchip.write(place, from);
+            }
+            _ => self.recorder.irregular(0, offset),
+        }
+    }
+
+    fn memory_window_read(&mut self, offset: u64, into: &mut [u8]) {
+        self.recorder.totals.memory_accesses += 1;
+        match self.map.bar4(offset, into.len() as u64) {
+            Some(place) => {
+                let _ = self.hbm.read(place, into);
+            }
+            None => {
+                self.recorder.unmodelled(4, offset);
+                into.fill(0);
+            }
+        }
+    }
+
+    fn memory_window_write(&mut self, offset: u64, from: &[u8]) {
+        self.recorder.totals.memory_accesses += 1;
+        match self.map.bar4(offset, from.len() as u64) {
+            Some(place) => {
+                let _ = self.hbm.write(place, from);
+            }
+            None => self.recorder.unmodelled(4, offset),
+        }
+    }
+
+    /// One aligned word of the register window that is no memory, from wherever the access comes.
+    pub(crate) fn read_word(&mut self, offset: u64) -> u32 {
+        let Some(span) = self.map.span(offset) else {
+            self.recorder.unmodelled(0, offset);
+            return 0;
+        };
+        let inside = offset - span.start;
+        match span.block {
+            Block::Udma { engine } => self.units[usize::from(engine)].read(inside),
+            Block::MiscRam => self.misc_read(inside),
+            Block::Sync { bank } => self.banks[usize::from(bank)].read(inside),
+            Block::Storage { .. } => self.stored(span.start, inside),
+            Block::Notific { .. } => self.notific_read(span.start, inside),
+            Block::PeCounters { .. } => self.stored(span.start, inside),
+            Block::QemuDoorbell => match inside {
+                0x10 => self.reset.doorbell,
+                _ => self.stored(span.start, inside),
+            },
+            Block::Memory { base } => {
+                let mut word = [0; 4];
+                let _ = self.onchip.read(base + inside, &mut word);
+                u32::from_le_bytes(word)
+            }
+        }
+    }
+
+    /// Writes one aligned word of the register window, with its side effects.
+    pub(crate) fn write_word(&mut self, offset: u64, value: u32) {
+        let Some(span) = self.map.span(offset) else {
+            self.recorder.unmodelled(0, offset);
+            return;
+        };
+        let inside = offset - span.start;
+        match span.block {
+            Block::Udma { engine } => {
+                let engine = usize::from(engine);
+                let effect = self.units[engine].write(inside, value);
+                self.apply(engine, effect);
+            }
+            Block::MiscRam => self.misc_write(inside, value),
+            Block::Sync { bank } => self.banks[usize::from(bank)].write(inside, value),
+            Block::Notific { .. } => self.notific_write(span.start, inside, value),
+            Block::QemuDoorbell if inside == 0x10 => self.qemu_doorbell(value),
+            Block::Storage { .. } | Block::QemuDoorbell => self.store(span.start, inside, value),
+            // Counters count by themselves.
+            Block::PeCounters { .. } => {}
+            Block::Memory { base } => {
+                let _ = self.onchip.write(base + inside, &value.to_le_bytes());
+            }
+        }
+    }
+
+    pub(crate) fn stored(&self, start: u64, inside: u64) -> u32 {
+        self.storage.get(&(start >> 12)).and_then(|page| page.get(inside)).unwrap_or(0)
+    }
+
+    pub(crate) fn store(&mut self, start: u64, inside: u64, value: u32) {
+        *self.storage.entry(start >> 12).or_default().slot(inside, |_| 0) = value;
+    }
+}
