@@ -1,8 +1,2 @@
 //! console as a bootable image.
-#![no_std]
-#![no_main]
-
-axon_boot::entry!(|machine| async move {
-    machine.console_write(b"axon: booted; the console application is not part of this image yet\n");
-    1
-});
+fn main() {}

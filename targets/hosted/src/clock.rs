@@ -1,0 +1,112 @@
+//! Virtual time. It moves only when the executor says so: to the next timer or model event once
+//! every task waits.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use axon_model::ModelClock;
+use axon_platform::Instant;
+
+/// The clock of one machine: the time and the timers that wait for it.
+pub(crate) struct Clock {
+    now: AtomicU64,
+    timers: Mutex<Timers>,
+}
+
+/// Timers in slots that are used again, so that a timer costs no allocation once warm. There are
+/// few of them; the earliest is found by looking at all.
+#[derive(Default)]
+struct Timers {
+    slots: Vec<Option<(Instant, Waker)>>,
+    free: Vec<usize>,
+}
+
+impl Clock {
+    pub(crate) fn new() -> Arc<Clock> {
+        Arc::new(Clock { now: AtomicU64::new(0), timers: Mutex::default() })
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        Instant::from_nanos(self.now.load(Ordering::Acquire))
+    }
+
+    /// Earliest deadline that somebody waits for.
+    pub(crate) fn next_timer(&self) -> Option<Instant> {
+        self.timers().slots.iter().flatten().map(|(deadline, _)| *deadline).min()
+    }
+
+    /// Moves time forward to `to` (never back) and wakes whoever waited for it.
+    pub(crate) fn advance(&self, to: Instant) {
+        self.now.fetch_max(to.as_nanos(), Ordering::AcqRel);
+        let now = self.now();
+        for (deadline, waker) in self.timers().slots.iter().flatten() {
+            if *deadline <= now {
+                waker.wake_by_ref();
+            }
+        }
+    }
+
+    pub(crate) fn sleep_until(self: &Arc<Self>, deadline: Instant) -> Sleep {
+        Sleep { clock: self.clone(), deadline, slot: None }
+    }
+
+    fn timers(&self) -> MutexGuard<'_, Timers> {
+        self.timers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ModelClock for Clock {
+    fn now_ns(&self) -> u64 {
+        self.now().as_nanos()
+    }
+}
+
+/// Future of [`Clock::sleep_until`].
+pub(crate) struct Sleep {
+    clock: Arc<Clock>,
+    deadline: Instant,
+    slot: Option<usize>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.clock.now() >= self.deadline {
+            return Poll::Ready(());
+        }
+        let clock = self.clock.clone();
+        let mut timers = clock.timers();
+        let entry = (self.deadline, cx.waker().clone());
+        match self.slot {
+            Some(slot) => timers.slots[slot] = Some(entry),
+            None => {
+                let slot = match timers.free.pop() {
+                    Some(slot) => {
+                        timers.slots[slot] = Some(entry);
+                        slot
+                    }
+                    None => {
+                        timers.slots.push(Some(entry));
+                        timers.slots.len() - 1
+                    }
+                };
+                self.slot = Some(slot);
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot {
+            let mut timers = self.clock.timers();
+            timers.slots[slot] = None;
+            timers.free.push(slot);
+        }
+    }
+}
