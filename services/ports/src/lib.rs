@@ -10,6 +10,7 @@
 //! | [`chunk`] | one allocated span: facts, references, pins |
 //! | [`memory`] | requests to the memory service, its error, [`MemoryPort`] |
 //! | [`reset`] | requests to the reset task |
+//! | [`telemetry`] | counters, events and trace points that everybody writes |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -20,6 +21,7 @@ pub mod chunk;
 pub mod ids;
 pub mod memory;
 pub mod reset;
+pub mod telemetry;
 
 pub use chunk::{Chunk, ChunkFacts, ChunkHeader, ChunkName, ChunkTable, Pin};
 pub use ids::{
