@@ -1,16 +1,17 @@
 //! The commands of the axon repository: `cargo xtask --help`.
 #![forbid(unsafe_code)]
 
+mod build;
+mod options;
+mod run;
 mod workspace;
 
 use std::os::unix::process::CommandExt;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
-use axon_qemu::{Error, Progress, Qemu};
+use axon_qemu::{Error, Progress, Qemu, Session};
 use clap::{Parser, Subcommand};
-
-/// The launcher itself failed.
-const LAUNCHER_FAILURE: u8 = 125;
+use options::MachineOptions;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", about = "The commands of axon")]
@@ -21,32 +22,63 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// Run an application on an emulated machine
+    Run {
+        /// The application, a folder of apps/
+        #[arg(long, value_name = "NAME", default_value = "bringup")]
+        app: String,
+        #[command(flatten)]
+        options: MachineOptions,
+    },
+    /// Talk to devices by hand or by script
+    Console {
+        #[command(flatten)]
+        options: MachineOptions,
+    },
     /// Print which QEMU is used, fetching one where none serves; with arguments, run it
     Qemu {
         /// Arguments for QEMU, after `--`
         #[arg(last = true)]
         arguments: Vec<String>,
     },
+    /// Clear up after a launcher that is killed; started by the launcher itself
+    #[command(hide = true)]
+    Janitor,
 }
 
 fn main() -> ExitCode {
     // clap prints usage and exits with 2 where the arguments are wrong.
     let arguments = Arguments::parse();
     let outcome = match arguments.command {
+        Verb::Run { app, options } => run::run(&app, &options),
+        Verb::Console { options } => run::run(run::CONSOLE, &options),
         Verb::Qemu { arguments } => qemu(&arguments),
+        Verb::Janitor => {
+            axon_qemu::serve_janitor(std::io::stdin().lock());
+            Ok(ExitCode::SUCCESS)
+        }
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("axon: {error}");
-        ExitCode::from(LAUNCHER_FAILURE)
+        ExitCode::from(error.exit_code())
     })
 }
 
 fn qemu(arguments: &[String]) -> Result<ExitCode, Error> {
-    let qemu = Qemu::find(&workspace::target_dir(), &mut Progress::new(false))?;
+    let mut session = begin(false)?;
+    let qemu = Qemu::find(&workspace::target_dir(), &mut session)?;
+    drop(session);
     if arguments.is_empty() {
         println!("{} (version {})", qemu.location().display(), qemu.version());
         return Ok(ExitCode::SUCCESS);
     }
     let source = qemu.command().args(arguments).exec();
     Err(Error::Start { program: qemu.location().display().to_string(), source })
+}
+
+/// Begins a session of the launcher, with this very program as its janitor.
+fn begin(quiet: bool) -> Result<Session, Error> {
+    let mut janitor = Command::new("/proc/self/exe");
+    janitor.arg("janitor");
+    Session::begin(janitor, Progress::new(quiet))
 }

@@ -3,7 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::Version;
+use crate::guest::{LAUNCHER_FAILURE, USAGE};
+use crate::{Ending, Version};
 
 const INSTALL_HINT: &str =
     "install QEMU 10.1 or newer with vfio-user-pci and set AXON_QEMU to its qemu-system-x86_64";
@@ -38,6 +39,28 @@ pub enum Error {
         status: String,
         /// The last lines it printed.
         output: String,
+    },
+    /// A signal ended the launcher.
+    #[error("ended by signal {signal}")]
+    Interrupted {
+        /// Its number.
+        signal: i32,
+    },
+    /// A model server did not start.
+    #[error("model {index}: {words}")]
+    Model {
+        /// Index of its device.
+        index: usize,
+        /// Whether its arguments, which the user gave, were wrong.
+        usage: bool,
+        /// What it said.
+        words: String,
+    },
+    /// A model server ended before its VM.
+    #[error("model {index} ended before the VM")]
+    ModelLost {
+        /// Index of its device.
+        index: usize,
     },
     /// `AXON_QEMU` names a program that does not serve.
     #[error("AXON_QEMU={path} does not serve: {reason}", path = path.display())]
@@ -89,6 +112,16 @@ pub enum Unsuitable {
 }
 
 impl Error {
+    /// The exit code of a launcher that ends with this error: 125, 2 where the user's words were
+    /// wrong, or 128 and the signal.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Interrupted { signal } => Ending::Interrupted(*signal).exit_code(),
+            Error::Model { usage: true, .. } => USAGE,
+            _ => LAUNCHER_FAILURE,
+        }
+    }
+
     /// For `map_err`: `action` on `path` failed.
     pub(crate) fn file(
         action: &'static str,

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::error::Unsuitable;
 use crate::fetch::{self, Tree};
-use crate::{Error, Progress};
+use crate::{Error, Session};
 
 const PROGRAM: &str = "qemu-system-x86_64";
 
@@ -57,7 +57,7 @@ impl Qemu {
     ///
     /// # Errors
     /// [`Error::Unsuitable`] where `$AXON_QEMU` does not serve; the errors of fetching.
-    pub fn find(target_dir: &Path, progress: &mut Progress) -> Result<Qemu, Error> {
+    pub fn find(target_dir: &Path, session: &mut Session) -> Result<Qemu, Error> {
         if let Some(path) = std::env::var_os("AXON_QEMU").filter(|value| !value.is_empty()) {
             let path = PathBuf::from(path);
             return Qemu::plain(path.clone())
@@ -72,11 +72,11 @@ impl Qemu {
             return Ok(found);
         }
         // Another run may be fetching: wait for it, then look again.
-        let _lock = fetch::lock(&directory, progress)?;
+        let _lock = fetch::lock(&directory, session)?;
         if let Some(found) = fetched_before(&directory) {
             return Ok(found);
         }
-        let tree = fetch::fetch(&directory, progress)?;
+        let tree = fetch::fetch(&directory, session)?;
         let path = tree.program();
         Qemu::unpacked(&tree).probe().map_err(|reason| Error::Unsuitable { path, reason })
     }

@@ -10,7 +10,7 @@
 //! | `axon.interactive` | a person sits at the console: prompt and echo wanted |
 //! | `axon.icount` | the time-stamp counter counts guest instructions, at 1 GHz |
 //! | files | fw_cfg item `opt/axon/NAME`; the script is `opt/axon/script` |
-//! | end | a 32-bit write of `code + 0x10` to port 0xf4; see [`Ending`] |
+//! | end | a 32-bit write to port 0xf4: `0x10 + code` of the application, 8 after a panic, 9 after a processor exception, 10 on a machine that is not fit |
 //! | report | one line `axon-report: {json}` on the console; it is not shown |
 
 use std::fmt;
@@ -19,11 +19,20 @@ use std::process::ExitStatus;
 /// Port of the device that ends the VM.
 pub(crate) const EXIT_PORT: u16 = 0xf4;
 
-/// What the image adds to its exit code, so that no code looks like a failure of QEMU itself.
-const EXIT_BASE: i32 = 0x10;
+/// What the image adds to the application's exit code before it writes it to the exit port.
+const APPLICATION: i32 = 0x10;
 
-/// Exit code of an image that panicked.
-const PANIC: i32 = 101;
+/// Exit code of the launcher where the image broke down.
+const CRASHED: u8 = 101;
+
+/// Exit code of the launcher where it could not run a VM to its end.
+pub(crate) const LAUNCHER_FAILURE: u8 = 125;
+
+/// Exit code of the launcher where its command line is wrong.
+pub(crate) const USAGE: u8 = 2;
+
+/// Exit code of the launcher where the VM did not end in time.
+const TIMED_OUT: u8 = 124;
 
 /// Start of the line that carries the image's report.
 pub(crate) const REPORT_MARK: &str = "axon-report: ";
@@ -36,10 +45,10 @@ pub(crate) const END_OF_INPUT: u8 = 0x04;
 pub enum Ending {
     /// The application returned this code, 0 to 99.
     Exited(u8),
-    /// The image panicked; the console says where.
-    Panicked,
-    /// The machine stopped without an exit code: a triple fault, or power was switched off.
-    Stopped,
+    /// The image broke down; the console says where.
+    Crashed(Crash),
+    /// The kernel found that it cannot run on this machine; the console says why.
+    Unfit,
     /// QEMU itself failed.
     QemuFailed(ExitStatus),
     /// Nothing ended the VM in time.
@@ -48,15 +57,29 @@ pub enum Ending {
     Interrupted(i32),
 }
 
+/// How an image broke down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crash {
+    /// A panic.
+    Panic,
+    /// A processor exception.
+    Exception,
+    /// The machine stopped without a word: a triple fault, or power was switched off.
+    Silent,
+}
+
 impl Ending {
     /// From the way QEMU ended. Its exit code is `(value << 1) | 1` for a value written to the exit
     /// port, 0 for a machine that was reset or switched off.
     pub(crate) fn of_qemu(status: ExitStatus) -> Ending {
-        let Some(code) = status.code() else { return Ending::QemuFailed(status) };
-        match (code >> 1) - EXIT_BASE {
-            _ if code == 0 => Ending::Stopped,
-            PANIC if code & 1 == 1 => Ending::Panicked,
-            value @ 0..100 if code & 1 == 1 => Ending::Exited(value as u8),
+        match status.code().map(|code| (code >> 1, code & 1)) {
+            Some((0, 0)) => Ending::Crashed(Crash::Silent),
+            Some((8, 1)) => Ending::Crashed(Crash::Panic),
+            Some((9, 1)) => Ending::Crashed(Crash::Exception),
+            Some((10, 1)) => Ending::Unfit,
+            Some((value, 1)) if (0..=99).contains(&(value - APPLICATION)) => {
+                Ending::Exited((value - APPLICATION) as u8)
+            }
             _ => Ending::QemuFailed(status),
         }
     }
@@ -65,9 +88,9 @@ impl Ending {
     pub fn exit_code(self) -> u8 {
         match self {
             Ending::Exited(code) => code,
-            Ending::Panicked | Ending::Stopped => PANIC as u8,
-            Ending::TimedOut => 124,
-            Ending::QemuFailed(_) => 125,
+            Ending::Crashed(_) => CRASHED,
+            Ending::TimedOut => TIMED_OUT,
+            Ending::Unfit | Ending::QemuFailed(_) => LAUNCHER_FAILURE,
             Ending::Interrupted(signal) => 128 | (signal as u8 & 0x7f),
         }
     }
@@ -77,8 +100,12 @@ impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Ending::Exited(code) => write!(f, "exit code {code}"),
-            Ending::Panicked => f.write_str("the image panicked"),
-            Ending::Stopped => f.write_str("the machine stopped without an exit code"),
+            Ending::Crashed(Crash::Panic) => f.write_str("the image panicked"),
+            Ending::Crashed(Crash::Exception) => f.write_str("a processor exception in the image"),
+            Ending::Crashed(Crash::Silent) => {
+                f.write_str("the machine stopped without an exit code")
+            }
+            Ending::Unfit => f.write_str("the kernel cannot run on this machine"),
             Ending::QemuFailed(status) => write!(f, "QEMU failed ({status})"),
             Ending::TimedOut => f.write_str("no end in time"),
             Ending::Interrupted(signal) => write!(f, "ended by signal {signal}"),
@@ -97,29 +124,35 @@ mod tests {
     }
 
     /// As the exit device computes it.
-    fn written(value: i32) -> i32 {
-        ((value + EXIT_BASE) << 1) | 1
+    fn written(value: i32) -> Ending {
+        let code = (value << 1) | 1;
+        assert!(code < 256);
+        ending(code)
     }
 
     #[test]
     fn every_code_of_an_application_comes_through() {
         for code in 0..100u8 {
-            let qemu = written(code.into());
-            assert!(qemu < 256);
-            assert_eq!(ending(qemu), Ending::Exited(code));
-            assert_eq!(ending(qemu).exit_code(), code);
+            let ending = written(APPLICATION + i32::from(code));
+            assert_eq!(ending, Ending::Exited(code));
+            assert_eq!(ending.exit_code(), code);
         }
-        assert_eq!(ending(written(PANIC)), Ending::Panicked);
     }
 
     #[test]
-    fn what_no_image_wrote_is_no_success() {
-        assert_eq!(ending(0), Ending::Stopped);
-        assert_ne!(ending(0).exit_code(), 0);
-        for code in [1, 2, 32, 34, written(100)] {
-            assert_eq!(ending(code).exit_code(), 125, "{code}");
+    fn crashes_are_told_apart() {
+        assert_eq!(written(8), Ending::Crashed(Crash::Panic));
+        assert_eq!(written(9), Ending::Crashed(Crash::Exception));
+        assert_eq!(written(10), Ending::Unfit);
+        assert_eq!(ending(0), Ending::Crashed(Crash::Silent));
+    }
+
+    #[test]
+    fn what_is_no_exit_of_an_application_is_no_success() {
+        for code in (0..256).filter(|code| code & 1 == 0 || *code < 33 || *code > 231) {
+            assert!(ending(code).exit_code() >= 100, "{code}");
         }
         let killed = ExitStatus::from_raw(9);
-        assert_eq!(Ending::of_qemu(killed).exit_code(), 125);
+        assert_eq!(Ending::of_qemu(killed), Ending::QemuFailed(killed));
     }
 }

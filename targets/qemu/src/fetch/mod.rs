@@ -8,33 +8,31 @@
 mod archive;
 mod tree;
 
-use std::collections::VecDeque;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
 use archive::{Archive, Release};
 pub(crate) use tree::Tree;
 
-use crate::{Error, Progress};
+use crate::{Error, Session};
 
 const PACKAGE: &str = "qemu-system-x86";
-
-/// Output lines of a failed program that are worth showing.
-const SHOWN_LINES: usize = 15;
 
 /// Holds `directory` against other runs that would fetch into it, until dropped.
 ///
 /// # Errors
-/// [`Error::File`].
-pub(crate) fn lock(directory: &Path, progress: &mut Progress) -> Result<File, Error> {
+/// [`Error::File`], [`Error::Interrupted`].
+pub(crate) fn lock(directory: &Path, session: &mut Session) -> Result<File, Error> {
     fs::create_dir_all(directory).map_err(Error::file("create", directory))?;
     let path = directory.join("lock");
     let file = File::create(&path).map_err(Error::file("create", &path))?;
     if file.try_lock().is_err() {
-        progress.step("waiting for another run that fetches QEMU");
-        file.lock().map_err(Error::file("lock", &path))?;
+        session.progress.step("waiting for another run that fetches QEMU");
+        while file.try_lock().is_err() {
+            session.pause(Duration::from_millis(200))?;
+        }
     }
     Ok(file)
 }
@@ -44,7 +42,7 @@ pub(crate) fn lock(directory: &Path, progress: &mut Progress) -> Result<File, Er
 /// # Errors
 /// Where there is no archive or keyring, or a step of the package manager fails. What was
 /// downloaded stays for the next try.
-pub(crate) fn fetch(directory: &Path, progress: &mut Progress) -> Result<Tree, Error> {
+pub(crate) fn fetch(directory: &Path, session: &mut Session) -> Result<Tree, Error> {
     let root = Path::new("/");
     let release = Release::of_system(root)?;
     let suites = release.suites();
@@ -52,28 +50,29 @@ pub(crate) fn fetch(directory: &Path, progress: &mut Progress) -> Result<Tree, E
 
     let apt = Apt::lay(&directory.join("apt"), &archive.stanza(&suites))?;
     let newest = suites.last().cloned().unwrap_or_default();
-    progress
+    session
+        .progress
         .step(&format!("no suitable QEMU here; fetching one from {newest} (about 40 MB, once)"));
-    apt.run("update", &[], progress)?;
+    apt.run("update", &[], session)?;
     // A package that was left by an interrupted run and has been replaced since must not be mixed in.
-    apt.run("autoclean", &[], progress)?;
-    apt.run("install", &["--yes", "--download-only", "-t", &newest, PACKAGE], progress)?;
+    apt.run("autoclean", &[], session)?;
+    apt.run("install", &["--yes", "--download-only", "-t", &newest, PACKAGE], session)?;
 
-    progress.step("unpacking QEMU");
+    session.progress.step("unpacking QEMU");
     let unpacked = directory.join("unpacked");
     tree::remove(&unpacked)?;
     fs::create_dir(&unpacked).map_err(Error::file("create", &unpacked))?;
     for package in apt.packages()? {
         let name = package.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        progress.detail(&name);
+        session.progress.detail(&name);
         let mut command = Command::new("dpkg-deb");
         command.arg("--extract").arg(&package).arg(&unpacked);
-        run(command, "dpkg-deb --extract", |_| {})?;
+        session.run_checked(command, "dpkg-deb --extract")?;
     }
     let tree = Tree::finish(&unpacked, directory)?;
     tree::remove(&unpacked)?;
     tree::remove(&apt.directory)?;
-    progress.finish();
+    session.progress.finish();
     Ok(tree)
 }
 
@@ -102,11 +101,11 @@ impl Apt {
     }
 
     /// Runs `apt-get COMMAND ARGUMENTS…`.
-    fn run(&self, name: &str, arguments: &[&str], progress: &mut Progress) -> Result<(), Error> {
+    fn run(&self, name: &str, arguments: &[&str], session: &mut Session) -> Result<(), Error> {
         let mut command = Command::new("apt-get");
         command.arg("--quiet").arg("--config-file").arg(self.directory.join("apt.conf"));
         command.arg(name).args(arguments).env("LC_ALL", "C");
-        run(command, &format!("apt-get {name}"), |line| progress.detail(line))
+        session.run_checked(command, &format!("apt-get {name}"))
     }
 
     /// The downloaded packages.
@@ -161,43 +160,9 @@ Dir::Log "{directory}/nothing";
     )
 }
 
-/// Runs `command` to its end, handing each line of its standard output to `each_line`.
-fn run(mut command: Command, name: &str, mut each_line: impl FnMut(&str)) -> Result<(), Error> {
-    let (reader, writer) = std::io::pipe().map_err(Error::start(name))?;
-    let errors = writer.try_clone().map_err(Error::start(name))?;
-    command.stdin(Stdio::null()).stdout(writer).stderr(errors);
-    let mut child = command.spawn().map_err(Error::start(name))?;
-    // The command holds the writing ends: without them gone the pipe would never end.
-    drop(command);
-    let mut last = VecDeque::with_capacity(SHOWN_LINES);
-    for line in BufReader::new(reader).lines().map_while(Result::ok) {
-        each_line(&line);
-        if last.len() == SHOWN_LINES {
-            last.pop_front();
-        }
-        last.push_back(line);
-    }
-    let status = child.wait().map_err(Error::start(name))?;
-    if status.success() {
-        return Ok(());
-    }
-    let output = Vec::from(last).join("\n");
-    Err(Error::Failed { program: name.to_string(), status: status.to_string(), output })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_failing_program_shows_its_last_lines() {
-        let mut command = Command::new("/bin/sh");
-        command.args(["-c", "seq 1 40; echo broken >&2; exit 100"]);
-        let sentence = run(command, "apt-get update", |_| {}).unwrap_err().to_string();
-        assert!(sentence.starts_with("apt-get update failed (exit status: 100)"), "{sentence}");
-        assert!(sentence.ends_with("40\nbroken"), "{sentence}");
-        assert!(!sentence.contains("\n20\n"), "{sentence}");
-    }
 
     #[test]
     fn nothing_is_written_outside_the_directory() {

@@ -1,0 +1,145 @@
+//! `cargo xtask run` and `cargo xtask console`: one application on one machine, to its end.
+
+use std::fs;
+use std::io::{IsTerminal, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use axon_qemu::{Error, Input, Launch, Outcome, Qemu, Session};
+use clap::error::ErrorKind;
+
+use crate::build::{self, Target};
+use crate::options::{MachineOptions, refuse};
+use crate::workspace;
+
+/// The application that talks to a person.
+pub const CONSOLE: &str = "console";
+
+/// Runs `application` as `options` say.
+pub fn run(application: &str, options: &MachineOptions) -> Result<ExitCode, Error> {
+    let target = if options.hosted { Target::Hosted } else { Target::Vm };
+    let known = build::applications(target);
+    if options.image.is_none() && !known.contains(application) {
+        let names: Vec<String> = known.into_iter().collect();
+        let sentence = format!("there is no application {application:?}: {}", names.join(", "));
+        refuse(ErrorKind::InvalidValue, &sentence);
+    }
+    if options.hosted {
+        return hosted(application, options);
+    }
+    let mut session = crate::begin(options.json)?;
+    let outcome = boot(application, options, &mut session, &mut std::io::stdout())?;
+    conclude(&outcome, options)
+}
+
+/// Builds the application's image and runs it in a VM; its console goes to `screen`.
+pub fn boot(
+    application: &str,
+    options: &MachineOptions,
+    session: &mut Session,
+    screen: &mut dyn Write,
+) -> Result<Outcome, Error> {
+    options.refuse_conflicts();
+    let plan = options.plan();
+    let script = options.script_text();
+    let qemu = Qemu::find(&workspace::target_dir(), session)?;
+    let accelerator = options.accelerator(&qemu, session)?;
+    let image = match &options.image {
+        Some(image) => image.clone(),
+        None => build::image(application, session)?,
+    };
+    let model_server = match plan.is_empty() {
+        true => Default::default(),
+        false => build::model_server(session)?,
+    };
+    let input = match (application, &script) {
+        (CONSOLE, None) => Input::Standard,
+        _ => Input::None,
+    };
+    let launch = Launch {
+        image,
+        memory_bytes: options.memory,
+        accelerator,
+        icount: options.icount,
+        words: options.application_words(),
+        script,
+        plan,
+        model_server,
+        input,
+        timeout: options.patience(input == Input::Standard && std::io::stdin().is_terminal()),
+    };
+    session.progress.step(&format!(
+        "starting {application} in QEMU {} ({}), devices: {}",
+        qemu.version(),
+        accelerator.name(),
+        options.device_list()
+    ));
+    launch.run(&qemu, session, screen)
+}
+
+/// Report, summary, exit code.
+fn conclude(outcome: &Outcome, options: &MachineOptions) -> Result<ExitCode, Error> {
+    if let Some(path) = &options.report {
+        write_report(path, outcome)?;
+    }
+    if outcome.ending == axon_qemu::Ending::TimedOut {
+        eprintln!("axon: the last lines on the console:");
+        for line in &outcome.last_lines {
+            eprintln!("    {line}");
+        }
+    }
+    match options.json {
+        true => println!("{}", outcome.report),
+        false => eprintln!("axon: {}", outcome.summary()),
+    }
+    Ok(ExitCode::from(outcome.ending.exit_code()))
+}
+
+/// Writes the report, readable.
+pub fn write_report(path: &Path, outcome: &Outcome) -> Result<(), Error> {
+    fs::write(path, format!("{:#}\n", outcome.report)).map_err(|source| Error::File {
+        action: "write",
+        path: path.to_path_buf(),
+        source,
+    })
+}
+
+/// Builds the application as a Linux program and runs it.
+fn hosted(application: &str, options: &MachineOptions) -> Result<ExitCode, Error> {
+    let script = options.script_text();
+    let mut session = crate::begin(options.json)?;
+    let program = build::hosted(application, &mut session)?;
+    let mut command = Command::new(&program);
+    command.args(["--device", &options.device_list()]);
+    command.args(["--memory", &options.memory.to_string()]);
+    for fault in &options.fault {
+        command.args(["--fault", fault]);
+    }
+    if let Some(seed) = options.seed {
+        command.args(["--seed", &seed.to_string()]);
+    }
+    if options.json {
+        command.arg("--json");
+    }
+    if let Some(report) = &options.report {
+        // The program runs where this one was started, but be sure of it.
+        command.arg("--report").arg(std::path::absolute(report).unwrap_or(report.clone()));
+    }
+    let Some(script) = script else {
+        command.arg("--").args(&options.words);
+        // A person may sit there: the program takes the place of this one, terminal and all.
+        drop(session);
+        let source = command.exec();
+        return Err(Error::Start { program: program.display().to_string(), source });
+    };
+    let path = session.scratch()?.join("script");
+    fs::write(&path, script).map_err(|source| Error::File {
+        action: "write",
+        path: path.clone(),
+        source,
+    })?;
+    command.arg("--script").arg(path).arg("--").args(&options.words);
+    let ended = session.run_for(command, options.patience(false))?;
+    Ok(ExitCode::from(ended))
+}
