@@ -105,7 +105,8 @@ impl Launch {
         let started = Instant::now();
         let vm = self.start(qemu, &servers, keys.is_some(), session)?;
         let deadline = self.timeout.map(|span| started + span);
-        let mut watch = Watch { vm, servers: &servers, console: Console::default(), screen };
+        let mut watch =
+            Watch { vm, servers: &servers, console: Console::default(), screen, closed: false };
         let ending = watch.until_end(deadline, session)?;
         session.stop(vm, Instant::now(), |event| watch.show(event));
         watch.finish();
@@ -164,6 +165,8 @@ struct Watch<'a> {
     servers: &'a [Server],
     console: Console,
     screen: &'a mut dyn Write,
+    /// Everything the VM printed has arrived.
+    closed: bool,
 }
 
 impl Watch<'_> {
@@ -204,23 +207,25 @@ impl Watch<'_> {
     /// Shows what the VM printed before it ended.
     fn rest_of_output(&mut self, session: &mut Session) {
         let deadline = Instant::now() + LAST_OUTPUT;
-        while let Some(event) = session.next(Some(deadline)) {
-            match event {
-                Event::Closed(from) if from == self.vm => return,
-                Event::ErrorLine(from, line) => {
+        while !self.closed {
+            match session.next(Some(deadline)) {
+                Some(Event::ErrorLine(from, line)) => {
                     session.progress.step(&format!("{}: {line}", self.name(from)));
                 }
-                event => self.show(event),
+                Some(event) => self.show(event),
+                None => return,
             }
         }
     }
 
     fn show(&mut self, event: Event) {
-        if let Event::Output(from, bytes) = event
-            && from == self.vm
-        {
-            let shown = self.console.take(&bytes);
-            self.print(&shown);
+        match event {
+            Event::Output(from, bytes) if from == self.vm => {
+                let shown = self.console.take(&bytes);
+                self.print(&shown);
+            }
+            Event::Closed(from) if from == self.vm => self.closed = true,
+            _ => {}
         }
     }
 
