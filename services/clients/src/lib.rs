@@ -14,6 +14,7 @@
 //! |---|---|
 //! | [`ids`] | client ids, never reused |
 //! | [`error`] | why an open was refused |
+//! | [`gates`] | who may issue which command |
 //! | `table` | the attach table as plain data |
 //! | `open` | [`Clients`], [`Attachment`], [`InfoHandle`]: the two lanes |
 //! | `control` | [`ControlTask`]: the ordered end of a client |
@@ -25,6 +26,7 @@ extern crate alloc;
 
 mod control;
 pub mod error;
+pub mod gates;
 pub mod ids;
 mod open;
 mod peers;

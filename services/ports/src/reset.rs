@@ -43,3 +43,26 @@ impl DeviceState {
         }
     }
 }
+
+/// State of one core (specification 05 §6).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum CoreState {
+    /// Usable.
+    Up = 0,
+    /// A reset that covers it is queued or running.
+    Resetting = 1,
+    /// The last reset that covered it failed.
+    Down = 2,
+}
+
+impl CoreState {
+    /// `UP`, `RESETTING` or `DOWN`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            CoreState::Up => "UP",
+            CoreState::Resetting => "RESETTING",
+            CoreState::Down => "DOWN",
+        }
+    }
+}
