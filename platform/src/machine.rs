@@ -148,6 +148,11 @@ pub trait Platform: Clone + Send + Sync + 'static {
     /// Whether a person sits at the console (prompt and echo wanted).
     fn console_is_interactive(&self) -> bool;
 
+    /// Whether the terminal shows what is typed by itself and hands over whole lines.
+    fn console_echoes(&self) -> bool {
+        false
+    }
+
     /// A named file handed over by the launcher (a script, for instance).
     fn file(&self, name: &str) -> Option<Vec<u8>>;
 

@@ -31,6 +31,7 @@ mod clock;
 mod console;
 mod executor;
 mod function;
+mod logger;
 pub mod machine;
 mod options;
 mod ram;

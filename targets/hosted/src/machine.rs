@@ -406,6 +406,10 @@ impl Platform for Machine {
         self.0.console.is_interactive()
     }
 
+    fn console_echoes(&self) -> bool {
+        self.0.console.is_interactive()
+    }
+
     fn file(&self, name: &str) -> Option<Vec<u8>> {
         self.0.files.get(name).cloned()
     }

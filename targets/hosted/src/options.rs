@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::console::{Input, Output};
+use crate::logger;
 use crate::machine::{Machine, MachineBuilder};
 
 /// Exit code of a program that could not start.
@@ -42,6 +43,9 @@ pub struct Options {
     /// Writes the application's report, with what the models saw, into this file.
     #[arg(long)]
     pub report: Option<PathBuf>,
+    /// How much of the log goes to standard error: off, error, warn, info, debug, trace.
+    #[arg(long, default_value = "warn")]
+    pub log: log::LevelFilter,
     /// Further words for the application's command line.
     #[arg(trailing_var_arg = true)]
     pub words: Vec<String>,
@@ -150,6 +154,7 @@ where
     C: Into<u8>,
 {
     let options = Options::parse();
+    logger::install(options.log);
     let machine = match options.machine() {
         Ok(builder) => builder.build(),
         Err(error) => return fail(2, &error),
