@@ -1,3 +1,64 @@
-//! What an axon application sees (specification 08 §8.10).
+//! What an axon application sees: devices, clients, buffers, copies (specification 08 §8.10).
+//!
+//! ```no_run
+//! use axon::{Context, DeviceAlloc, Error, HostAlloc};
+//! use axon_platform::Platform;
+//!
+//! async fn send<P: Platform>(cx: &Context<P>, data: &[u8]) -> Result<(), Error> {
+//!     cx.driver.settled().await;
+//!     let device = cx.driver.device(0)?;
+//!     let client = device.open().await?;
+//!     let host = client.alloc_host(HostAlloc::new(1 << 20)).await?;
+//!     let hbm = client.alloc_device(DeviceAlloc::new(1 << 20)).await?;
+//!     host.write(0, data).await?;
+//!     host.span(0..4096)?.copy_to(hbm.span(0..4096)?)?.await
+//! }
+//! ```
+//!
+//! Everything is a value that gives back what it stands for when it is dropped, without waiting
+//! and without failing. What the hardware may still reach outlives the drop.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `context` | [`Context`], [`ExitCode`]: what an application starts and ends with |
+//! | `driver` | [`Driver`]: brings every function up, lists devices and refusals |
+//! | `device` | [`Device`]: identity, state, registers, resets; no rights |
+//! | `client` | [`Client`]: one attach slot; allocation, the by-number layer |
+//! | `buffer` | [`DeviceBuffer`], [`HostBuffer`], [`View`]: memory and the ways in and out |
+//! | `span` | [`Span`], [`Transfer`]: checked ranges, and the copy between two of them |
+//! | `bounce` | host chunks through which plain slices travel |
+//! | [`raw`] | the one call that can make a device do anything |
+//! | [`pattern`] | repeatable test data |
+
 #![no_std]
+#![deny(unsafe_code)]
+
+extern crate alloc;
+
+mod bounce;
+mod buffer;
+mod client;
+mod context;
+mod device;
+mod driver;
+mod error;
+mod memory;
 pub mod pattern;
+mod peers;
+pub mod raw;
+mod span;
+
+pub use buffer::{Buffer, DeviceBuffer, HostBuffer, View};
+pub use client::{Client, DeviceAlloc, HostAlloc, InfoClient};
+pub use context::{Context, ExitCode};
+pub use device::Device;
+pub use driver::{Driver, Refusal};
+pub use error::Error;
+pub use memory::MemoryTotals;
+pub use span::{Fill, Span, Transfer};
+
+pub use axon_clients::ClientInfo;
+pub use axon_neuron::hal;
+pub use axon_neuron::reset::ResetTicket;
+pub use axon_neuron::{Counters, ProbeError};
+pub use axon_ports as ports;

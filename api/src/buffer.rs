@@ -1,0 +1,246 @@
+//! Memory of a client, and the ways in and out of it.
+
+use alloc::sync::Arc;
+use core::ops::{Deref, Range};
+
+use axon_platform::{DeviceAddr, DmaBuf, Platform};
+use axon_ports::{Chunk, ChunkFacts, Location, Pin};
+
+use crate::bounce::Bounce;
+use crate::client::Shared;
+use crate::{Device, Error, Fill, Span};
+
+/// One reference to a published chunk. Dropping it gives the reference back; the memory is reused
+/// once no transfer needs it any more.
+pub struct Buffer<P: Platform> {
+    client: Arc<Shared<P>>,
+    chunk: Chunk,
+}
+
+/// Memory of the device.
+pub struct DeviceBuffer<P: Platform>(Buffer<P>);
+
+/// Host memory that the device reaches.
+pub struct HostBuffer<P: Platform>(Buffer<P>);
+
+impl<P: Platform> Buffer<P> {
+    pub(crate) fn new(client: Arc<Shared<P>>, chunk: Chunk) -> Self {
+        Buffer { client, chunk }
+    }
+
+    /// Address, size, place, core.
+    pub fn facts(&self) -> ChunkFacts {
+        self.chunk.facts()
+    }
+
+    /// First byte as the device sees it.
+    pub fn device_addr(&self) -> DeviceAddr {
+        self.chunk.facts().pa
+    }
+
+    /// Bytes: what was asked for, rounded up to 4096.
+    pub fn size(&self) -> u64 {
+        self.chunk.facts().size
+    }
+
+    /// Number under which [`crate::Client::by_handle`] finds it.
+    pub fn handle(&self) -> u64 {
+        self.chunk.handle()
+    }
+
+    /// A checked range.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for an empty range, [`Error::OutOfRange`], [`Error::NotAttached`],
+    /// [`Error::BadHandle`] where the chunk was freed by its number.
+    #[inline]
+    pub fn span(&self, range: Range<u64>) -> Result<Span<'_, P>, Error> {
+        self.view()?.into_span(range)
+    }
+
+    /// Writes `data` from `offset` on; device memory through a bounce chunk. Dropped half-way it
+    /// leaves the memory partly written.
+    ///
+    /// # Errors
+    /// As [`Buffer::span`], and those of the copy.
+    pub async fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
+        self.view()?.write(offset, data).await
+    }
+
+    /// Reads `into.len()` bytes from `offset` on. Bytes are moved into `into` only while the
+    /// future is polled: dropped or forgotten, it never writes to `into` again.
+    ///
+    /// # Errors
+    /// As [`Buffer::write`].
+    pub async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
+        self.view()?.read(offset, into).await
+    }
+
+    /// Sets a range by DMA.
+    ///
+    /// # Errors
+    /// As [`Buffer::span`].
+    pub fn fill(&self, range: Range<u64>, byte: u8) -> Result<Fill<P>, Error> {
+        self.span(range)?.fill(byte)
+    }
+
+    /// Stops tracking the reference: from now on only [`crate::Client::free`] gives it back, or the
+    /// end of the client.
+    pub fn into_handle(self) -> u64 {
+        let handle = self.chunk.handle();
+        self.chunk.into_header();
+        handle
+    }
+
+    #[inline]
+    fn view(&self) -> Result<View<'_, P>, Error> {
+        self.client.access.check()?;
+        let pin = self.chunk.pin().ok_or(Error::BadHandle { handle: self.chunk.handle() })?;
+        Ok(View { client: &self.client, pin })
+    }
+}
+
+macro_rules! kind {
+    ($name:ident) => {
+        impl<P: Platform> $name<P> {
+            pub(crate) fn new(buffer: Buffer<P>) -> Self {
+                $name(buffer)
+            }
+
+            /// As [`Buffer::into_handle`].
+            pub fn into_handle(self) -> u64 {
+                self.0.into_handle()
+            }
+        }
+
+        impl<P: Platform> Deref for $name<P> {
+            type Target = Buffer<P>;
+
+            #[inline]
+            fn deref(&self) -> &Buffer<P> {
+                &self.0
+            }
+        }
+    };
+}
+
+kind!(DeviceBuffer);
+kind!(HostBuffer);
+
+impl<P: Platform> HostBuffer<P> {
+    /// The CPU's view of the memory. Every access is checked; what a running transfer moves is some
+    /// mixture of old and new bytes. `None` where the chunk was freed by its number.
+    pub fn memory(&self) -> Option<&DmaBuf> {
+        self.0.chunk.host()
+    }
+}
+
+/// A pinned chunk as a client sees it: its own, or another client's to read.
+pub struct View<'a, P: Platform> {
+    client: &'a Shared<P>,
+    pin: Pin,
+}
+
+impl<'a, P: Platform> View<'a, P> {
+    pub(crate) fn new(client: &'a Shared<P>, pin: Pin) -> Self {
+        View { client, pin }
+    }
+
+    /// Address, size, place, core, owner.
+    pub fn facts(&self) -> ChunkFacts {
+        self.pin.facts()
+    }
+
+    /// The access rule of specification 04 §9.1: what another client owns is for reading only.
+    ///
+    /// # Errors
+    /// [`Error::WrongOwner`].
+    pub fn check_writable(&self) -> Result<(), Error> {
+        if self.is_writable() {
+            Ok(())
+        } else {
+            Err(Error::WrongOwner { handle: self.pin.header().handle() })
+        }
+    }
+
+    fn is_writable(&self) -> bool {
+        self.pin.owner() == Some(self.client.access.client())
+    }
+
+    /// A checked range.
+    ///
+    /// # Errors
+    /// As [`Buffer::span`].
+    pub fn span(&self, range: Range<u64>) -> Result<Span<'a, P>, Error> {
+        View { client: self.client, pin: self.pin.clone() }.into_span(range)
+    }
+
+    /// A checked range by offset and length, for numbers whose sum may wrap.
+    ///
+    /// # Errors
+    /// As [`Buffer::span`].
+    pub fn span_at(&self, offset: u64, len: u64) -> Result<Span<'a, P>, Error> {
+        match offset.checked_add(len) {
+            Some(end) => self.span(offset..end),
+            None => Err(Error::OutOfRange { offset, len, limit: self.facts().reach }),
+        }
+    }
+
+    /// As [`Buffer::write`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::WrongOwner`].
+    pub async fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
+        self.check_writable()?;
+        let span = self.span_at(offset, data.len() as u64)?;
+        match self.pin.host() {
+            Some(memory) => Ok(memory.write(offset, data)?),
+            None => Bounce::new(self.client).write(span, data).await,
+        }
+    }
+
+    /// As [`Buffer::read`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
+        let span = self.span_at(offset, into.len() as u64)?;
+        match self.pin.host() {
+            Some(memory) => Ok(memory.read(offset, into)?),
+            None => Bounce::new(self.client).read(span, into).await,
+        }
+    }
+
+    /// The device.
+    pub fn device(&self) -> &'a Device<P> {
+        &self.client.device
+    }
+
+    /// Handles come first, then size 0, then bounds (specification 03 §8 rule 2).
+    #[inline]
+    fn into_span(self, range: Range<u64>) -> Result<Span<'a, P>, Error> {
+        self.client.access.check()?;
+        let len = range.end.checked_sub(range.start).filter(|len| *len > 0).ok_or(Error::EMPTY)?;
+        self.pin.check(range.start, len)?;
+        let writable = self.is_writable();
+        let ChunkFacts { pa, core, location, .. } = self.pin.facts();
+        let address = pa.checked_add(range.start).ok_or(Error::EMPTY)?;
+        Ok(Span {
+            device: &self.client.device,
+            access: &self.client.access,
+            address,
+            len,
+            core,
+            location,
+            writable,
+            pin: self.pin,
+        })
+    }
+}
+
+impl<P: Platform> Span<'_, P> {
+    /// Whether the range lies in host memory.
+    pub fn is_host(&self) -> bool {
+        self.location == Location::Host
+    }
+}

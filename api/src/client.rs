@@ -1,0 +1,264 @@
+//! A client: one attach slot of one device, and what it may ask for.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use axon_clients::{Access, Attachment, InfoHandle};
+use axon_platform::{DeviceAddr, Platform};
+use axon_ports::reset::{Requester, ResetRequest};
+use axon_ports::{
+    AllocRequest, Category, ChunkFacts, ClientId, CoreId, CoreMap, HbmIndex, Lifespan, Location,
+    MemoryPort,
+};
+
+use crate::bounce::Pool;
+use crate::peers::Peers;
+use crate::{Buffer, Device, DeviceBuffer, Error, HostBuffer, View};
+
+/// Core 0 and HBM 0, which every device has. Evaluated while compiling.
+const CORE_0: CoreId = CoreId::new(0).unwrap();
+const HBM_0: HbmIndex = HbmIndex::new(0).unwrap();
+
+/// What the buffers of a client keep of it: enough to move bytes, not enough to stay attached.
+pub(crate) struct Shared<P: Platform> {
+    pub(crate) device: Device<P>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) bounce: Pool,
+}
+
+struct Inner<P: Platform> {
+    attachment: Attachment<Peers<P>>,
+    shared: Keeper<P>,
+}
+
+/// Gives the bounce chunks back when the client ends, whatever buffers are left.
+struct Keeper<P: Platform>(Arc<Shared<P>>);
+
+impl<P: Platform> Drop for Keeper<P> {
+    fn drop(&mut self) {
+        self.0.bounce.close();
+    }
+}
+
+/// One application on one device. Clones count once; when the last one is dropped everything the
+/// client owns is cleaned up in the order of specification 05 §10.2, in the background.
+pub struct Client<P: Platform>(Arc<Inner<P>>);
+
+impl<P: Platform> Clone for Client<P> {
+    fn clone(&self) -> Self {
+        Client(self.0.clone())
+    }
+}
+
+/// Wishes for device memory; [`DeviceAlloc::new`] has the usual ones.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceAlloc {
+    /// Bytes.
+    pub size: u64,
+    /// Alignment, a power of two above 4096; 0 for none.
+    pub align: u64,
+    /// HBM.
+    pub hbm: HbmIndex,
+    /// Core whose ring serves copies to it.
+    pub core: CoreId,
+    /// What for.
+    pub category: Category,
+}
+
+impl DeviceAlloc {
+    /// `size` bytes on HBM 0 for core 0.
+    pub const fn new(size: u64) -> Self {
+        DeviceAlloc { size, align: 0, hbm: HBM_0, core: CORE_0, category: Category::UNKNOWN_DEVICE }
+    }
+}
+
+/// Wishes for host memory.
+#[derive(Clone, Copy, Debug)]
+pub struct HostAlloc {
+    /// Bytes.
+    pub size: u64,
+    /// Core it counts for.
+    pub core: CoreId,
+    /// What for.
+    pub category: Category,
+}
+
+impl HostAlloc {
+    /// `size` bytes for core 0.
+    pub const fn new(size: u64) -> Self {
+        HostAlloc { size, core: CORE_0, category: Category::UNKNOWN_HOST }
+    }
+}
+
+impl<P: Platform> Client<P> {
+    pub(crate) fn new(device: Device<P>, attachment: Attachment<Peers<P>>) -> Self {
+        let access = attachment.access().clone();
+        let shared = Arc::new(Shared { device, access, bounce: Pool::new() });
+        Client(Arc::new(Inner { attachment, shared: Keeper(shared) }))
+    }
+
+    /// Who this is.
+    pub fn id(&self) -> ClientId {
+        self.access().client()
+    }
+
+    /// The device it is attached to.
+    pub fn device(&self) -> &Device<P> {
+        &self.shared().device
+    }
+
+    fn shared(&self) -> &Arc<Shared<P>> {
+        &self.0.shared.0
+    }
+
+    pub(crate) fn access(&self) -> &Arc<Access> {
+        &self.shared().access
+    }
+
+    /// Allocates device memory and publishes it.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`] with asked, free and largest run, [`Error::InvalidArgument`],
+    /// [`Error::NotAttached`]. Nothing has changed.
+    pub async fn alloc_device(&self, wishes: DeviceAlloc) -> Result<DeviceBuffer<P>, Error> {
+        let request = AllocRequest {
+            size: wishes.size,
+            align: wishes.align,
+            location: Location::Device,
+            channel: wishes.hbm.number(),
+            core: wishes.core.number(),
+            category: wishes.category,
+            ..self.request()
+        };
+        Ok(DeviceBuffer::new(self.alloc(request).await?))
+    }
+
+    /// Allocates host memory that the device reaches, and publishes it.
+    ///
+    /// # Errors
+    /// As [`Client::alloc_device`].
+    pub async fn alloc_host(&self, wishes: HostAlloc) -> Result<HostBuffer<P>, Error> {
+        let request = AllocRequest {
+            size: wishes.size,
+            core: wishes.core.number(),
+            category: wishes.category,
+            ..self.request()
+        };
+        Ok(HostBuffer::new(self.alloc(request).await?))
+    }
+
+    /// Allocates by plain numbers, as the console and the C ABI do; `client` and `publish` of the
+    /// request are set here.
+    ///
+    /// # Errors
+    /// As [`Client::alloc_device`].
+    pub async fn alloc(&self, request: AllocRequest) -> Result<Buffer<P>, Error> {
+        self.access().check()?;
+        let client = Some((self.id(), self.access().slot()));
+        let request = AllocRequest { client, publish: true, ..request };
+        let chunk = self.device().memory().alloc(request).await?;
+        Ok(Buffer::new(self.shared().clone(), chunk))
+    }
+
+    /// A request of this client for host memory of the process lifespan.
+    pub fn request(&self) -> AllocRequest {
+        AllocRequest {
+            client: Some((self.id(), self.access().slot())),
+            lifespan: Lifespan::Client,
+            category: Category::UNKNOWN_HOST,
+            publish: true,
+            ..AllocRequest::driver_host(0)
+        }
+    }
+
+    /// The chunk with this handle, whoever owns it; pinned as long as the view lives.
+    ///
+    /// # Errors
+    /// [`Error::BadHandle`] for a number that was never given out, was freed, or is forged;
+    /// [`Error::NotAttached`].
+    #[inline]
+    pub fn by_handle(&self, handle: u64) -> Result<View<'_, P>, Error> {
+        self.access().check()?;
+        let pin = self.device().memory().pin(handle).ok_or(Error::BadHandle { handle })?;
+        Ok(View::new(self.shared(), pin))
+    }
+
+    /// Gives one reference back.
+    ///
+    /// # Errors
+    /// [`Error::BadHandle`], [`Error::WrongOwner`].
+    pub async fn free(&self, handle: u64) -> Result<(), Error> {
+        self.access().check()?;
+        Ok(self.device().memory().free(self.id(), handle).await?)
+    }
+
+    /// Takes one more reference.
+    ///
+    /// # Errors
+    /// As [`Client::free`].
+    pub async fn retain(&self, handle: u64) -> Result<(), Error> {
+        self.access().check()?;
+        Ok(self.device().memory().retain(self.id(), handle).await?)
+    }
+
+    /// The chunk that contains this address.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] (ENOMEM, as the command it replaces).
+    pub async fn search(&self, address: DeviceAddr) -> Result<ChunkFacts, Error> {
+        self.access().check()?;
+        Ok(self.device().memory().search(address).await?)
+    }
+
+    /// Asks for a reset of these cores, or of the whole device.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for an empty or foreign map, [`Error::Busy`] for the 17th request
+    /// whose result was not collected. Nothing has been touched.
+    pub fn reset(&self, map: CoreMap) -> Result<axon_neuron::reset::ResetTicket, Error> {
+        self.access().check()?;
+        let requester = Requester::Client(self.id());
+        Ok(self.device().neuron().reset(ResetRequest { map, requester })?)
+    }
+
+    /// Bytes of the client's memory that hardware may reach now.
+    pub fn in_flight_bytes(&self) -> u64 {
+        self.device().memory().pinned_bytes(self.id())
+    }
+
+    /// Ends the client and waits until everything it owned is cleaned up. Dropping the future does
+    /// not stop the clean-up; with other clones around nothing ends.
+    pub async fn close(self) {
+        if let Some(Inner { attachment, shared }) = Arc::into_inner(self.0) {
+            drop(shared);
+            attachment.close().await;
+        }
+    }
+}
+
+/// The info lane: identity and state, no attach slot, no commands that change anything.
+pub struct InfoClient<P: Platform> {
+    device: Device<P>,
+    handle: InfoHandle,
+}
+
+impl<P: Platform> InfoClient<P> {
+    pub(crate) fn new(device: Device<P>, handle: InfoHandle) -> Self {
+        InfoClient { device, handle }
+    }
+
+    /// Who this is.
+    pub fn id(&self) -> ClientId {
+        self.handle.client()
+    }
+
+    /// The device it looks at.
+    pub fn device(&self) -> &Device<P> {
+        &self.device
+    }
+
+    /// Attached clients in slot order.
+    pub fn clients(&self) -> Vec<crate::ClientInfo> {
+        self.device.clients()
+    }
+}

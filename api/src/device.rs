@@ -1,0 +1,236 @@
+//! One device: identity, state, registers, resets. It carries no rights; [`Device::open`] gives
+//! them.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+
+use axon_clients::{ClientInfo, Clients};
+use axon_neuron::hal::Hal;
+use axon_neuron::reset::ResetTicket;
+use axon_neuron::{Counters, NeuronDevice, Probed, Published, probe};
+use axon_platform::{Bdf, PciFunction, Platform};
+use axon_ports::reset::{DeviceState, Requester, ResetRequest};
+use axon_ports::{ClientId, ClientSlot, CoreMap, DeviceIndex, RoutingId};
+
+use crate::driver::Inner as DriverInner;
+use crate::memory::{Memory, MemoryTotals};
+use crate::peers::Peers;
+use crate::{Client, Error, InfoClient};
+
+struct Shared<P: Platform> {
+    driver: Arc<DriverInner<P>>,
+    neuron: NeuronDevice<P>,
+    memory: Memory,
+    clients: Clients<Peers<P>>,
+    /// Position in [`Platform::functions`].
+    position: usize,
+    device_id: u16,
+    bringup_ns: AtomicU64,
+}
+
+/// A Neuron device. Clones are handles on the same one.
+pub struct Device<P: Platform>(Arc<Shared<P>>);
+
+impl<P: Platform> Clone for Device<P> {
+    fn clone(&self) -> Self {
+        Device(self.0.clone())
+    }
+}
+
+impl<P: Platform> Device<P> {
+    /// Climbs the ladder of specification 05 §4.2 and starts the tasks of the device. Its first
+    /// reset is queued, not done.
+    pub(crate) async fn bring_up(
+        driver: &Arc<DriverInner<P>>,
+        position: usize,
+        function: &P::Function,
+    ) -> Result<Self, Error> {
+        let platform = &driver.platform;
+        let Probed { pools, ladder } =
+            probe(platform, function, &driver.config, &driver.table, |geometry| {
+                crate::memory::make_pools(platform, geometry)
+            })
+            .await?;
+        let (memory, memory_task) = crate::memory::start(pools)?;
+        let Published { device: neuron, completion, reset } = ladder.publish(memory.port())?;
+        let peers =
+            Peers { platform: platform.clone(), neuron: neuron.clone(), memory: memory.clone() };
+        let (clients, control) = Clients::new(peers);
+        platform.spawn("memory", memory_task)?;
+        platform.spawn("completion", completion)?;
+        platform.spawn("reset", reset)?;
+        platform.spawn("control", control.run())?;
+        Ok(Device(Arc::new(Shared {
+            driver: driver.clone(),
+            neuron,
+            memory,
+            clients,
+            position,
+            device_id: (function.config_read32(0) >> 16) as u16,
+            bringup_ns: AtomicU64::new(0),
+        })))
+    }
+
+    /// Public number.
+    pub fn index(&self) -> DeviceIndex {
+        self.0.neuron.index()
+    }
+
+    /// Where its function sits.
+    pub fn bdf(&self) -> Bdf {
+        self.0.neuron.bdf()
+    }
+
+    /// PCI vendor and device id.
+    pub fn pci_id(&self) -> (u16, u16) {
+        (axon_neuron::hal::identity::VENDOR, self.0.device_id)
+    }
+
+    /// Position of its function in [`Platform::functions`].
+    pub fn position(&self) -> usize {
+        self.0.position
+    }
+
+    /// What is known about it without touching it.
+    pub fn hal(&self) -> &Hal {
+        self.0.neuron.hal()
+    }
+
+    /// Firmware's number of it.
+    pub fn routing_id(&self) -> RoutingId {
+        self.0.neuron.routing_id()
+    }
+
+    /// Serial number; `None` where firmware has not set one.
+    ///
+    /// # Errors
+    /// [`Error::DeviceGone`].
+    pub fn serial_number(&self) -> Result<Option<u64>, Error> {
+        Ok(self.0.neuron.serial_number()?)
+    }
+
+    /// Version of the firmware's interface; `None` where firmware has not set one.
+    ///
+    /// # Errors
+    /// [`Error::DeviceGone`].
+    pub fn firmware_version(&self) -> Result<Option<u32>, Error> {
+        Ok(self.0.neuron.firmware_version()?)
+    }
+
+    /// State now.
+    pub fn state(&self) -> DeviceState {
+        self.0.neuron.state()
+    }
+
+    /// Resolves when the device is READY or INVALID.
+    pub async fn settled(&self) -> DeviceState {
+        self.0.neuron.settled().await
+    }
+
+    /// From the start of its bring-up until it was first settled; zero before.
+    pub fn bringup(&self) -> Duration {
+        Duration::from_nanos(self.0.bringup_ns.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_bringup(&self, span: Duration) {
+        self.0.bringup_ns.store(span.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn neuron(&self) -> &NeuronDevice<P> {
+        &self.0.neuron
+    }
+
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.0.memory
+    }
+
+    /// Attaches a new client. Waits while the device is in RESET.
+    ///
+    /// # Errors
+    /// [`Error::TooManyClients`], [`Error::DeviceFailed`] (EINVAL), [`Error::Removed`].
+    pub async fn open(&self) -> Result<Client<P>, Error> {
+        self.open_as(self.new_id()?).await
+    }
+
+    /// Attaches a client that may be attached already, here or to another device. Waits also
+    /// until an earlier attachment of this client is cleaned up.
+    ///
+    /// # Errors
+    /// As [`Device::open`].
+    pub async fn open_as(&self, client: ClientId) -> Result<Client<P>, Error> {
+        let attachment = self.0.clients.open(client).await?;
+        Ok(Client::new(self.clone(), attachment))
+    }
+
+    /// A client on the info lane: whatever the state, without an attach slot.
+    ///
+    /// # Errors
+    /// [`Error::Removed`].
+    pub fn open_info(&self) -> Result<InfoClient<P>, Error> {
+        let handle = self.0.clients.open_info(self.new_id()?)?;
+        Ok(InfoClient::new(self.clone(), handle))
+    }
+
+    fn new_id(&self) -> Result<ClientId, Error> {
+        Ok(self.0.driver.ids.mint().ok_or(axon_clients::ClientError::NoIds)?)
+    }
+
+    /// Attached clients in slot order.
+    pub fn clients(&self) -> Vec<ClientInfo> {
+        let mut rows = [None; ClientSlot::COUNT];
+        self.0.clients.list(&mut rows);
+        rows.into_iter().flatten().collect()
+    }
+
+    /// Normal handles on the device, opens that wait included.
+    pub fn open_count(&self) -> u32 {
+        self.0.clients.open_count()
+    }
+
+    /// Reads the 32-bit register at `offset` of the register window.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for an offset that is unaligned or outside,
+    /// [`Error::DeviceGone`].
+    pub fn read32(&self, offset: u64) -> Result<u32, Error> {
+        Ok(self.0.neuron.read32(offset)?)
+    }
+
+    /// The `reset` control of specification 05 §11.1: a whole-device reset that decides the state,
+    /// for a device nobody has open.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] while clients are attached.
+    pub fn reset(&self) -> Result<ResetTicket, Error> {
+        if self.open_count() != 0 {
+            return Err(Error::Busy { what: "the device" });
+        }
+        let request = ResetRequest { map: CoreMap::DEVICE, requester: Requester::Internal };
+        Ok(self.0.neuron.reset(request)?)
+    }
+
+    /// What the driver did on the data path since the device came up.
+    pub fn counters(&self) -> Counters {
+        self.0.neuron.counters()
+    }
+
+    /// Live memory of one client.
+    pub fn client_memory(&self, client: ClientId) -> MemoryTotals {
+        self.0.memory.client_totals(client)
+    }
+
+    /// Totals of the memory service. `draining` includes what clients that are being cleaned up
+    /// still have in flight.
+    pub fn memory_totals(&self) -> MemoryTotals {
+        let mut totals = self.0.memory.totals();
+        totals.draining += self
+            .clients()
+            .iter()
+            .filter(|info| info.closing)
+            .map(|info| self.0.memory.pinned_bytes(info.client))
+            .sum::<u64>();
+        totals
+    }
+}

@@ -1,0 +1,180 @@
+//! Bring-up of every Neuron function of the machine, side by side.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::future::poll_fn;
+use core::task::Poll;
+use core::time::Duration;
+
+use axon_clients::ClientIds;
+use axon_neuron::{DeviceConfig, DeviceTable};
+use axon_platform::{Bdf, Errno, PciFunction, Platform};
+use embassy_sync::blocking_mutex::Mutex;
+use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
+use embassy_sync::waitqueue::MultiWakerRegistration;
+
+use crate::{Device, Error};
+
+/// PCI vendor of every Neuron function.
+const VENDOR: u16 = axon_neuron::hal::identity::VENDOR;
+
+/// All devices of the machine. Clones are handles on the same ones.
+pub struct Driver<P: Platform>(Arc<Inner<P>>);
+
+impl<P: Platform> Clone for Driver<P> {
+    fn clone(&self) -> Self {
+        Driver(self.0.clone())
+    }
+}
+
+pub(crate) struct Inner<P: Platform> {
+    pub(crate) platform: P,
+    pub(crate) ids: ClientIds,
+    pub(crate) table: DeviceTable,
+    pub(crate) config: DeviceConfig,
+    progress: Mutex<CriticalSectionRawMutex, RefCell<Progress<P>>>,
+}
+
+struct Progress<P: Platform> {
+    devices: Vec<Device<P>>,
+    refusals: Vec<Refusal>,
+    /// Functions whose bring-up, first reset included, is not over.
+    unsettled: usize,
+    waiters: MultiWakerRegistration<8>,
+}
+
+/// A function that did not become a device.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// Where it sits.
+    pub bdf: Bdf,
+    /// PCI vendor id.
+    pub vendor_id: u16,
+    /// PCI device id.
+    pub device_id: u16,
+    /// Why.
+    pub error: Error,
+    /// How long it took to find out.
+    pub bringup: Duration,
+}
+
+impl<P: Platform> Driver<P> {
+    /// Starts one probe task for every function of the vendor.
+    pub fn start(platform: P) -> Self {
+        Self::with_config(platform, DeviceConfig::default())
+    }
+
+    /// As [`Driver::start`], with a configuration for all devices.
+    pub fn with_config(platform: P, config: DeviceConfig) -> Self {
+        let functions: Vec<_> = platform
+            .functions()
+            .into_iter()
+            .enumerate()
+            .filter(|(_, function)| function.config_read32(0) as u16 == VENDOR)
+            .collect();
+        let progress = Progress {
+            devices: Vec::new(),
+            refusals: Vec::new(),
+            unsettled: functions.len(),
+            waiters: MultiWakerRegistration::new(),
+        };
+        let inner = Arc::new(Inner {
+            platform: platform.clone(),
+            ids: ClientIds::new(),
+            table: DeviceTable::new(),
+            config,
+            progress: Mutex::new(RefCell::new(progress)),
+        });
+        for (position, function) in functions {
+            let probe = inner.clone().probe(position, function.clone());
+            if let Err(error) = platform.spawn("probe", probe) {
+                inner.refuse(&function, error.into(), Duration::ZERO);
+            }
+        }
+        Driver(inner)
+    }
+
+    /// Resolves once every function is READY, INVALID or refused.
+    pub async fn settled(&self) {
+        poll_fn(|cx| {
+            self.0.change(|progress| {
+                if progress.unsettled == 0 {
+                    return Poll::Ready(());
+                }
+                progress.waiters.register(cx.waker());
+                Poll::Pending
+            })
+        })
+        .await;
+    }
+
+    /// Every device, by index.
+    pub fn devices(&self) -> Vec<Device<P>> {
+        self.0.change(|progress| progress.devices.clone())
+    }
+
+    /// Every function that did not become a device, in bus order.
+    pub fn refusals(&self) -> Vec<Refusal> {
+        self.0.change(|progress| progress.refusals.clone())
+    }
+
+    /// The device with this index.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    pub fn device(&self, index: u32) -> Result<Device<P>, Error> {
+        let found = |progress: &mut Progress<P>| {
+            progress.devices.iter().find(|device| device.index().number() == index).cloned()
+        };
+        self.0.change(found).ok_or(Error::NotFound {
+            what: "device",
+            value: index.into(),
+            errno: Errno::ENODEV,
+        })
+    }
+}
+
+impl<P: Platform> Inner<P> {
+    /// The probe task of one function: ends when its first reset has.
+    async fn probe(self: Arc<Self>, position: usize, function: P::Function) {
+        let started = self.platform.now();
+        match Device::bring_up(&self, position, &function).await {
+            Ok(device) => {
+                self.change(|progress| {
+                    let at = progress.devices.partition_point(|d| d.index() < device.index());
+                    progress.devices.insert(at, device.clone());
+                });
+                let state = device.settled().await;
+                device.set_bringup(self.platform.now().since(started));
+                log::info!("{} at {} is {}", device.index(), device.bdf(), state.name());
+                self.settle_one(|_| {});
+            }
+            Err(error) => self.refuse(&function, error, self.platform.now().since(started)),
+        }
+    }
+
+    fn refuse(&self, function: &P::Function, error: Error, bringup: Duration) {
+        let id = function.config_read32(0);
+        let bdf = function.bdf();
+        log::error!("{bdf} was refused: {error}");
+        let refusal =
+            Refusal { bdf, vendor_id: id as u16, device_id: (id >> 16) as u16, error, bringup };
+        self.settle_one(|progress| {
+            let at = progress.refusals.partition_point(|other| other.bdf < bdf);
+            progress.refusals.insert(at, refusal);
+        });
+    }
+
+    fn settle_one(&self, change: impl FnOnce(&mut Progress<P>)) {
+        self.change(|progress| {
+            change(progress);
+            progress.unsettled = progress.unsettled.saturating_sub(1);
+            progress.waiters.wake();
+        });
+    }
+
+    fn change<R>(&self, step: impl FnOnce(&mut Progress<P>) -> R) -> R {
+        self.progress.lock(|progress| step(&mut progress.borrow_mut()))
+    }
+}
