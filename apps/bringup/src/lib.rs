@@ -1,5 +1,116 @@
-//! Brings every device up, copies in every direction, checks every byte.
+//! Brings every device up, copies in every direction, checks every byte, reports.
+//!
+//! The default application: what a new machine runs first. It prints a table of functions, one
+//! line for each core, and one line of JSON (`axon-report: …`) for whoever started it. The exit
+//! code is 0 only where every function of the vendor is READY and every byte is right.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`plan`] | sizes, directions, offsets |
+//! | [`copies`] | the plan carried out on one core |
+//! | [`report`] | the JSON line |
+//! | [`table`] | what a person reads |
+
 #![no_std]
 #![forbid(unsafe_code)]
+
 extern crate alloc;
+
+pub mod copies;
+pub mod plan;
 pub mod report;
+pub mod table;
+
+use alloc::format;
+use alloc::string::ToString;
+
+use axon::ports::reset::DeviceState;
+use axon::{Context, Device, Error, ExitCode, Refusal};
+use axon_platform::{Errno, Platform};
+
+use crate::report::{Boot, DeviceRow, Report};
+
+/// Runs to the end.
+pub async fn main<P: Platform>(cx: Context<P>) -> ExitCode {
+    let Context { platform, driver } = cx;
+    let boot = Boot::of(&platform);
+    driver.settled().await;
+    let (devices, refusals) = (driver.devices(), driver.refusals());
+    let mut report = Report { boot, ..Report::default() };
+    report.devices.extend(devices.iter().map(device_row));
+    report.devices.extend(refusals.iter().map(refusal_row));
+    report.devices.sort_by(|a, b| a.bdf.cmp(&b.bdf));
+    let print = |text: &str| platform.console_write(text.as_bytes());
+
+    if report.devices.is_empty() {
+        print("no Neuron function (PCI vendor 1d0f) on the bus\n");
+    } else {
+        print(&table::devices(&report.devices));
+    }
+    let mut complete = !report.devices.is_empty();
+    complete &= report.devices.iter().all(|row| row.error.is_none());
+    for device in devices.iter().filter(|device| device.state() == DeviceState::Ready) {
+        if let Err(error) = check_device(device, &mut report).await {
+            print(&format!("{}: {error}\n", device.index()));
+            complete = false;
+        }
+    }
+    if !report.copies.is_empty() {
+        print(&table::copies(&report.copies));
+    }
+    report.ok = complete && report.copies.iter().all(|row| row.verified);
+    print(&format!("{}\n", report.line()));
+    if report.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Every copy of the plan on every core of one device.
+async fn check_device<P: Platform>(device: &Device<P>, report: &mut Report) -> Result<(), Error> {
+    let client = device.open().await?;
+    let mut result = Ok(());
+    for core in device.hal().core_ids() {
+        result = copies::check_core(&client, core, &mut report.copies).await;
+        if result.is_err() {
+            break;
+        }
+    }
+    client.close().await;
+    let counters = device.counters();
+    for (name, value) in [
+        ("dma_batches", counters.batches),
+        ("dma_bytes", counters.bytes),
+        ("dma_descriptors", counters.descriptors),
+        ("dma_doorbells", counters.doorbells),
+        ("dma_register_reads", counters.register_reads),
+        ("dma_timeouts", counters.timeouts),
+    ] {
+        *report.metrics.entry(name).or_default() += value;
+    }
+    result
+}
+
+fn device_row<P: Platform>(device: &Device<P>) -> DeviceRow {
+    let (vendor, id) = device.pci_id();
+    let state = device.state();
+    DeviceRow {
+        bdf: device.bdf().to_string(),
+        pci_id: format!("{vendor:04x}:{id:04x}"),
+        generation: Some(device.hal().generation().to_string()),
+        index: Some(device.index().number()),
+        state: state.name(),
+        bringup_ns: device.bringup().as_nanos() as u64,
+        error: (state != DeviceState::Ready)
+            .then(|| Error::DeviceFailed { errno: Errno::EIO }.to_string()),
+    }
+}
+
+fn refusal_row(refusal: &Refusal) -> DeviceRow {
+    DeviceRow {
+        bdf: refusal.bdf.to_string(),
+        pci_id: format!("{:04x}:{:04x}", refusal.vendor_id, refusal.device_id),
+        generation: None,
+        index: None,
+        state: DeviceState::Invalid.name(),
+        bringup_ns: refusal.bringup.as_nanos() as u64,
+        error: Some(refusal.error.to_string()),
+    }
+}

@@ -51,7 +51,7 @@ pub struct DeviceRow {
     /// Vendor and device id.
     pub pci_id: String,
     /// `V2`, `V3`, `V4`; null for an unknown id.
-    pub generation: Option<&'static str>,
+    pub generation: Option<String>,
     /// Device number; null where it was refused.
     pub index: Option<u32>,
     /// `READY`, `RESET` or `INVALID`.
@@ -116,7 +116,7 @@ mod tests {
             devices: [DeviceRow {
                 bdf: "00:01.0".into(),
                 pci_id: "1d0f:7164".into(),
-                generation: Some("V2"),
+                generation: Some("V2".into()),
                 index: Some(0),
                 state: "READY",
                 bringup_ns: 5,

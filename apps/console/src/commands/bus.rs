@@ -1,0 +1,138 @@
+//! `devices`, `info`, `bars`, `topology`, `read32`, `write32`.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use axon::{Device, Refusal};
+use axon_platform::{Errno, PciFunction, Platform};
+
+use crate::answer::{Failure, Fields, Outcome, Value};
+use crate::number;
+use crate::session::Session;
+use crate::words::Words;
+
+/// `devices`: one row a function, refused ones included.
+pub(super) fn devices<P: Platform>(
+    session: &Session<P>,
+    words: &mut Words<'_>,
+    rows: &mut dyn FnMut(&Fields),
+) -> Outcome {
+    words.finish()?;
+    let (devices, refusals) = (session.driver.devices(), session.driver.refusals());
+    devices.iter().for_each(|device| rows(&device_row(device)));
+    refusals.iter().for_each(|refusal| rows(&refusal_row(refusal)));
+    Ok(Fields::new().with("count", devices.len()).with("refused", refusals.len()))
+}
+
+fn device_row<P: Platform>(device: &Device<P>) -> Fields {
+    Fields::new()
+        .with("index", device.index().number())
+        .with("bdf", device.bdf().to_string())
+        .with("pci_id", pci_id(device.pci_id()))
+        .with("generation", device.hal().generation().to_string())
+        .with("state", device.state().name())
+}
+
+fn refusal_row(refusal: &Refusal) -> Fields {
+    Fields::new()
+        .with("bdf", refusal.bdf.to_string())
+        .with("pci_id", pci_id((refusal.vendor_id, refusal.device_id)))
+        .with("errno", refusal.error.errno().name())
+        .with("error", refusal.error.to_string())
+}
+
+fn pci_id((vendor, device): (u16, u16)) -> String {
+    alloc::format!("{vendor:04x}:{device:04x}")
+}
+
+/// `info [DEV]`
+pub(super) fn info<P: Platform>(session: &Session<P>, words: &mut Words<'_>) -> Outcome {
+    let device = session.device(words, 0)?;
+    words.finish()?;
+    let hal = device.hal();
+    let geometry = hal.memory_geometry();
+    let (serial, firmware) = (device.serial_number()?, device.firmware_version()?);
+    let known = |number: Option<u64>, fields: Fields, key| match number {
+        Some(number) => fields.with(key, number),
+        None => fields.with(key, "none"),
+    };
+    let fields = device_row(&device)
+        .with("product", hal.product().names().device)
+        .with("routing_id", device.routing_id().number())
+        .with("cores", u32::from(hal.cores()))
+        .with("hbm", u32::from(geometry.channel_count))
+        .with("hbm_bytes", hal.hbm_size());
+    let fields = known(serial, fields, "serial");
+    let fields = known(firmware.map(u64::from), fields, "firmware_api");
+    Ok(fields.with("bringup_ns", device.bringup().as_nanos() as u64))
+}
+
+/// `bars [DEV]`
+pub(super) fn bars<P: Platform>(
+    session: &Session<P>,
+    words: &mut Words<'_>,
+    rows: &mut dyn FnMut(&Fields),
+) -> Outcome {
+    let device = session.device(words, 0)?;
+    words.finish()?;
+    let functions = session.platform.functions();
+    let function = functions
+        .get(device.position())
+        .ok_or_else(|| Failure::invalid("the function is gone from the bus"))?;
+    let found = (0..6).filter_map(|bar| Some((bar, function.bar(bar)?)));
+    let mut count = 0u64;
+    for (bar, info) in found {
+        rows(
+            &Fields::new()
+                .with("bar", u32::from(bar))
+                .address("address", info.address)
+                .with("size", info.len_bytes)
+                .with("prefetchable", info.prefetchable)
+                .with("bits", if info.is_64bit { 64u32 } else { 32 }),
+        );
+        count += 1;
+    }
+    Ok(Fields::new().with("count", count))
+}
+
+/// `topology [DEV]`: device indices of the neighbours (specification 08 §8.9.2).
+pub(super) fn topology<P: Platform>(session: &Session<P>, words: &mut Words<'_>) -> Outcome {
+    let device = session.device(words, 0)?;
+    words.finish()?;
+    let devices = session.driver.devices().len();
+    let neighbours = device.hal().neighbours(device.index().number() as u8, devices as u8);
+    let names: Vec<String> = neighbours.as_slice().iter().map(ToString::to_string).collect();
+    let connected = if names.is_empty() { "none".into() } else { names.join(",") };
+    Ok(Fields::new().with("connected", connected).with("count", names.len()))
+}
+
+/// `read32 [DEV] bar0+OFF`
+pub(super) fn read32<P: Platform>(session: &Session<P>, words: &mut Words<'_>) -> Outcome {
+    let device = session.device(words, 1)?;
+    let offset = register(words)?;
+    words.finish()?;
+    Ok(Fields::new().with("value", Value::Word(device.read32(offset)?)))
+}
+
+/// `write32 [DEV] bar0+OFF VALUE`, by the current client; registers of the deny list are refused.
+pub(super) fn write32<P: Platform>(session: &Session<P>, words: &mut Words<'_>) -> Outcome {
+    let device = session.device(words, 2)?;
+    let offset = register(words)?;
+    let value = words.limited("value", u32::MAX.into())?;
+    words.finish()?;
+    let client = session.client()?;
+    if client.device().index() != device.index() {
+        return Err(Failure::new(Errno::EACCES, "the current client is on another device"));
+    }
+    axon::raw::operator_write32(client, offset, value as u32)?;
+    Ok(Fields::new())
+}
+
+/// `bar0+OFF`
+fn register(words: &mut Words<'_>) -> Result<u64, Failure> {
+    let word = words.word("register")?;
+    let offset = word.strip_prefix("bar0+").ok_or_else(|| {
+        Failure::invalid(format_args!("`{word}` is no register; write bar0+OFFSET"))
+    })?;
+    number::number("offset", offset)
+}

@@ -1,0 +1,171 @@
+//! `alloc`, `free`, `retain`, `lookup`, `search`, `within`, `mem`, `chunks`, `handles`.
+
+use axon::ports::{AllocRequest, Category, ChunkFacts, Lifespan, Location};
+use axon_platform::{DeviceAddr, Errno, Platform};
+
+use crate::answer::{Failure, Fields, Outcome};
+use crate::session::Session;
+use crate::words::Words;
+
+/// `alloc device|host SIZE [align= channel= region= nc= life= type=]`
+pub(super) async fn alloc<P: Platform>(session: &mut Session<P>, words: &mut Words<'_>) -> Outcome {
+    let location = match words.word("place")? {
+        "device" => Location::Device,
+        "host" => Location::Host,
+        other => {
+            return Err(Failure::invalid(format_args!("`{other}` is neither device nor host")));
+        }
+    };
+    let size = words.number("size")?;
+    let mut option32 = |name| words.option_limited(name, u32::MAX.into());
+    let (channel, region, core) = (option32("channel")?, option32("region")?, option32("nc")?);
+    let align = words.option_number("align")?;
+    let lifespan = words.option("life")?.map(lifespan).transpose()?;
+    let category = words.option("type")?.map(category).transpose()?;
+    words.finish()?;
+    let client = session.client()?;
+    let request = AllocRequest {
+        size,
+        location,
+        align: align.unwrap_or(0),
+        channel: channel.unwrap_or(0) as u32,
+        region: region.unwrap_or(0) as u32,
+        core: core.unwrap_or(0) as u32,
+        lifespan: lifespan.unwrap_or(Lifespan::Client),
+        category: category.unwrap_or(match location {
+            Location::Device => Category::UNKNOWN_DEVICE,
+            Location::Host => Category::UNKNOWN_HOST,
+        }),
+        ..client.request()
+    };
+    let buffer = client.alloc(request).await?;
+    let facts = buffer.facts();
+    Ok(Fields::new()
+        .with("handle", buffer.into_handle())
+        .address("pa", facts.pa.0)
+        .with("size", facts.size))
+}
+
+fn lifespan(word: &str) -> Result<Lifespan, Failure> {
+    match word {
+        "local" => Ok(Lifespan::Local),
+        "client" => Ok(Lifespan::Client),
+        "all" => Ok(Lifespan::AllClients),
+        "device" => Ok(Lifespan::Device),
+        other => Err(Failure::invalid(format_args!(
+            "there is no lifespan `{other}` (local, client, all, device)"
+        ))),
+    }
+}
+
+/// A number, or a name of specification 04 §9.4.
+fn category(word: &str) -> Result<Category, Failure> {
+    match Category::from_name(word) {
+        Some(category) => Ok(category),
+        None => Ok(Category(crate::number::limited("type", word, u32::MAX.into())? as u32)),
+    }
+}
+
+/// `free H`
+pub(super) async fn free<P: Platform>(session: &mut Session<P>, words: &mut Words<'_>) -> Outcome {
+    let handle = words.number("handle")?;
+    words.finish()?;
+    session.client()?.free(handle).await?;
+    Ok(Fields::new())
+}
+
+/// `retain H`
+pub(super) async fn retain<P: Platform>(
+    session: &mut Session<P>,
+    words: &mut Words<'_>,
+) -> Outcome {
+    let handle = words.number("handle")?;
+    words.finish()?;
+    session.client()?.retain(handle).await?;
+    Ok(Fields::new())
+}
+
+/// `lookup H`
+pub(super) fn lookup<P: Platform>(session: &Session<P>, words: &mut Words<'_>) -> Outcome {
+    let handle = words.number("handle")?;
+    words.finish()?;
+    let facts = session.client()?.by_handle(handle)?.facts();
+    Ok(describe(Fields::new().with("handle", handle), &facts))
+}
+
+/// `search PA`: the chunk that contains an address.
+pub(super) async fn search<P: Platform>(
+    session: &mut Session<P>,
+    words: &mut Words<'_>,
+) -> Outcome {
+    let address = words.number("address")?;
+    words.finish()?;
+    let facts = session.client()?.search(DeviceAddr(address)).await?;
+    Ok(describe(Fields::new(), &facts))
+}
+
+/// `within PA LEN`: whether one chunk holds the whole range.
+pub(super) async fn within<P: Platform>(
+    session: &mut Session<P>,
+    words: &mut Words<'_>,
+) -> Outcome {
+    let address = words.number("address")?;
+    let len = words.number("length")?;
+    words.finish()?;
+    let facts = session.client()?.search(DeviceAddr(address)).await?;
+    facts.check(address - facts.pa.0, len).map_err(axon::Error::from)?;
+    Ok(describe(Fields::new(), &facts))
+}
+
+fn describe(fields: Fields, facts: &ChunkFacts) -> Fields {
+    let fields = fields
+        .address("pa", facts.pa.0)
+        .with("size", facts.size)
+        .with("place", place(facts.location))
+        .with("channel", u32::from(facts.channel))
+        .with("region", u32::from(facts.region))
+        .with("nc", facts.core.number())
+        .with("type", facts.category.name().unwrap_or("UNKNOWN"));
+    match facts.owner {
+        Some(client) => fields.with("owner", client.number()),
+        None => fields.with("owner", "driver"),
+    }
+}
+
+fn place(location: Location) -> &'static str {
+    match location {
+        Location::Device => "device",
+        Location::Host => "host",
+    }
+}
+
+/// `mem`: bytes by place, and what is released but still reachable by hardware.
+pub(super) fn totals<P: Platform>(session: &Session<P>, words: &mut Words<'_>) -> Outcome {
+    let device = session.device(words, 0)?;
+    words.finish()?;
+    let totals = device.memory_totals();
+    Ok(Fields::new()
+        .with("host", totals.host)
+        .with("device", totals.device)
+        .with("draining", totals.draining))
+}
+
+/// `chunks`: all device chunks, by address.
+pub(super) async fn chunks<P: Platform>(
+    _session: &mut Session<P>,
+    words: &mut Words<'_>,
+    _rows: &mut dyn FnMut(&Fields),
+) -> Outcome {
+    words.finish()?;
+    Err(Failure::new(Errno::EOPNOTSUPP, "chunks"))
+}
+
+/// `handles`
+pub(super) fn handles<P: Platform>(
+    _session: &Session<P>,
+    words: &mut Words<'_>,
+    _rows: &mut dyn FnMut(&Fields),
+) -> Outcome {
+    words.finish()?;
+    Err(Failure::new(Errno::EOPNOTSUPP, "handles"))
+}

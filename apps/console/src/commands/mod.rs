@@ -1,0 +1,143 @@
+//! All commands, by area.
+
+mod bus;
+mod client;
+mod data;
+mod machine;
+mod memory;
+mod reset;
+
+use axon_platform::{Errno, Platform};
+
+use crate::answer::{Failure, Fields, Outcome};
+use crate::session::Session;
+use crate::words::Words;
+
+/// One line of `help`.
+struct Usage {
+    area: &'static str,
+    form: &'static str,
+}
+
+const fn usage(area: &'static str, form: &'static str) -> Usage {
+    Usage { area, form }
+}
+
+/// Everything this build carries out. The first word of a form is the command's name.
+const COMMANDS: &[Usage] = &[
+    usage("bus", "devices"),
+    usage("bus", "info [DEV]"),
+    usage("bus", "bars [DEV]"),
+    usage("bus", "topology [DEV]"),
+    usage("bus", "read32 [DEV] bar0+OFF"),
+    usage("bus", "write32 [DEV] bar0+OFF VALUE"),
+    usage("client", "open [DEV] [lane=info]"),
+    usage("client", "close CLIENT"),
+    usage("client", "use CLIENT"),
+    usage("client", "clients [DEV]"),
+    usage("memory", "alloc device|host SIZE [align= channel= region= nc= life= type=]"),
+    usage("memory", "free H"),
+    usage("memory", "retain H"),
+    usage("memory", "lookup H"),
+    usage("memory", "search PA"),
+    usage("memory", "within PA LEN"),
+    usage("memory", "mem"),
+    usage("memory", "chunks"),
+    usage("memory", "handles"),
+    usage("data", "fill H BYTE [off= len=]"),
+    usage("data", "pattern H SEED"),
+    usage("data", "write H OFF HEX"),
+    usage("data", "read H OFF LEN"),
+    usage("data", "crc H [off= len=]"),
+    usage("data", "copy SRC DST LEN [soff= doff= async=1]"),
+    usage("data", "memset H BYTE LEN [off=]"),
+    usage("data", "wait W"),
+    usage("reset", "reset [nc=MAP]"),
+    usage("reset", "reset wait R"),
+    usage("reset", "state [DEV]"),
+    usage("telemetry", "counters"),
+    usage("faults", "fault NAME[=VALUE][@DEV] [after=N]"),
+    usage("faults", "fault clear"),
+    usage("script", "sleep SPAN"),
+    usage("script", "advance SPAN"),
+    usage("script", "expect ok|ERRNO [KEY=VALUE …] [COMMAND]"),
+    usage("script", "$NAME = COMMAND"),
+    usage("script", "help [COMMAND]"),
+    usage("script", "quit"),
+];
+
+/// Known by name, not part of this build.
+const MISSING: &[&str] = &[
+    "queue", "engine", "nc", "lock", "unlock", "reserve", "sem", "event", "nq", "post", "pod",
+    "metrics", "tree", "log", "trace", "poster",
+];
+
+/// Carries out one command.
+pub(crate) async fn run<P: Platform>(
+    session: &mut Session<P>,
+    words: &[&str],
+    rows: &mut dyn FnMut(&Fields),
+) -> Outcome {
+    let Some((name, rest)) = words.split_first() else {
+        return Err(Failure::invalid("there is no command"));
+    };
+    let mut words = Words::new(rest);
+    let words = &mut words;
+    match *name {
+        "devices" => bus::devices(session, words, rows),
+        "info" => bus::info(session, words),
+        "bars" => bus::bars(session, words, rows),
+        "topology" => bus::topology(session, words),
+        "read32" => bus::read32(session, words),
+        "write32" => bus::write32(session, words),
+        "open" => client::open(session, words).await,
+        "close" => client::close(session, words).await,
+        "use" => client::switch(session, words),
+        "clients" => client::list(session, words, rows),
+        "alloc" => memory::alloc(session, words).await,
+        "free" => memory::free(session, words).await,
+        "retain" => memory::retain(session, words).await,
+        "lookup" => memory::lookup(session, words),
+        "search" => memory::search(session, words).await,
+        "within" => memory::within(session, words).await,
+        "mem" => memory::totals(session, words),
+        "chunks" => memory::chunks(session, words, rows).await,
+        "handles" => memory::handles(session, words, rows),
+        "fill" => data::fill(session, words).await,
+        "pattern" => data::pattern(session, words).await,
+        "write" => data::write(session, words).await,
+        "read" => data::read(session, words).await,
+        "crc" => data::crc(session, words).await,
+        "copy" => data::copy(session, words).await,
+        "memset" => data::memset(session, words).await,
+        "wait" => data::wait(session, words).await,
+        "reset" => reset::reset(session, words).await,
+        "state" => reset::state(session, words),
+        "counters" => machine::counters(session, words),
+        "fault" => machine::fault(session, rest),
+        "sleep" | "advance" => machine::sleep(session, words).await,
+        "help" => help(words, rows),
+        name if MISSING.contains(&name) => Err(Failure::unsupported(format_args!("`{name}`"))),
+        name => Err(Failure::new(
+            Errno::EINVAL,
+            format_args!("there is no command `{name}`; `help` lists them"),
+        )),
+    }
+}
+
+/// `help [COMMAND]`
+fn help(words: &mut Words<'_>, rows: &mut dyn FnMut(&Fields)) -> Outcome {
+    let only = words.peek().map(|_| words.word("command")).transpose()?;
+    words.finish()?;
+    let name = |usage: &Usage| usage.form.split(' ').next().unwrap_or_default();
+    let shown = COMMANDS.iter().filter(|usage| only.is_none_or(|only| name(usage) == only));
+    let mut count = 0u64;
+    for usage in shown {
+        rows(&Fields::new().with("area", usage.area).with("form", usage.form));
+        count += 1;
+    }
+    match (count, only) {
+        (0, Some(name)) => Err(Failure::invalid(format_args!("there is no command `{name}`"))),
+        _ => Ok(Fields::new().with("commands", count)),
+    }
+}
