@@ -8,6 +8,7 @@
 //! | item | what it stands for |
 //! |---|---|
 //! | [`Platform`] | clock, timers, host memory for DMA, PCI functions, task spawning, the console |
+//! | [`Clock`] | its time alone |
 //! | [`PciFunction`] | one PCI function: configuration space, BARs |
 //! | [`MmioWindow`] | one mapped BAR |
 //! | [`DmaBuf`] | physically contiguous host memory that a device may read and write |
@@ -21,6 +22,7 @@
 extern crate alloc;
 
 mod addr;
+mod clock;
 mod dma;
 mod errno;
 mod machine;
@@ -29,6 +31,7 @@ mod pci;
 mod time;
 
 pub use addr::{BusAddr, DeviceAddr};
+pub use clock::Clock;
 pub use dma::{Descriptor, DescriptorRing, DmaBuf, OutOfBounds, WordRing};
 pub use errno::Errno;
 pub use machine::{BootStats, DmaExhausted, ModelControl, Platform, SpawnError};

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`ids`] | checked numbers: devices, cores, engines, queues, clients |
 //! | [`chunk`] | one allocated span: facts, references, pins |
+//! | [`desk`] | requests to a task and their answers |
 //! | [`memory`] | requests to the memory service, its error, [`MemoryPort`] |
 //! | [`reset`] | requests to the reset task |
 //! | [`telemetry`] | counters, events and trace points that everybody writes |
@@ -18,6 +19,7 @@
 extern crate alloc;
 
 pub mod chunk;
+pub mod desk;
 pub mod ids;
 pub mod memory;
 pub mod reset;
