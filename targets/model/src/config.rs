@@ -127,7 +127,8 @@ pub struct FunctionConfig {
     pub ready_delay_ns: u64,
     /// Delay of every mailbox answer.
     pub mailbox_delay_ns: u64,
-    /// Payload bytes moved inside one doorbell write; what is left runs in [`Function::advance`].
+    /// Work done inside one doorbell write, in payload bytes and 1 KiB for each descriptor; what is
+    /// left runs in [`Function::advance`]. The default holds one full batch of 127 MiB.
     ///
     /// [`Function::advance`]: crate::Function::advance
     pub inline_dma_bytes: u64,
@@ -184,7 +185,7 @@ impl FunctionConfig {
             reset_ns: 20_000_000,
             ready_delay_ns: 0,
             mailbox_delay_ns: 0,
-            inline_dma_bytes: 128 << 20,
+            inline_dma_bytes: 136 << 20,
             strict: false,
             faults: Faults::default(),
         }

@@ -75,6 +75,8 @@ pub struct Function {
     pub(crate) faults: Faults,
     pub(crate) recorder: Recorder,
     agenda: Agenda,
+    /// When the event that is being carried out was due: what follows from it counts from there.
+    event_time: Option<u64>,
     /// Queues to service before the access in progress is answered.
     pub(crate) ready: VecDeque<(usize, usize)>,
     /// Queues with more work than one access may do.
@@ -126,6 +128,7 @@ impl Function {
             faults: config.faults.clone(),
             recorder: Recorder::new(config.index),
             agenda: Agenda::default(),
+            event_time: None,
             ready: VecDeque::new(),
             deferred: VecDeque::new(),
             moved: 0,
@@ -262,7 +265,8 @@ impl Function {
 
     /// Lets `later` happen `delay_ns` from now; a delay without end never does.
     pub(crate) fn after(&mut self, delay_ns: u64, later: Later) {
-        if let Some(at) = self.clock.now_ns().checked_add(delay_ns) {
+        let now = self.event_time.unwrap_or_else(|| self.clock.now_ns());
+        if let Some(at) = now.checked_add(delay_ns) {
             self.agenda.add(at, later);
         }
     }
@@ -325,7 +329,8 @@ impl Function {
     }
 
     fn run_due(&mut self) {
-        while let Some(later) = self.agenda.due(self.clock.now_ns()) {
+        while let Some((at, later)) = self.agenda.due(self.clock.now_ns()) {
+            self.event_time = Some(at);
             match later {
                 Later::FirmwareUp => self.misc.dead = self.reset_is_running(),
                 Later::ResetDone => self.end_reset(),
@@ -343,6 +348,7 @@ impl Function {
                     }
                 }
             }
+            self.event_time = None;
         }
     }
 

@@ -43,12 +43,12 @@ impl Agenda {
         self.heap.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// The first event, if it is due at `now_ns`.
-    pub fn due(&mut self, now_ns: u64) -> Option<Later> {
+    /// The first event and its time, if it is due at `now_ns`.
+    pub fn due(&mut self, now_ns: u64) -> Option<(u64, Later)> {
         if self.first()? > now_ns {
             return None;
         }
-        self.heap.pop().map(|Reverse((.., later))| later)
+        self.heap.pop().map(|Reverse((at, _, later))| (at, later))
     }
 }
 
@@ -63,7 +63,8 @@ mod tests {
         agenda.add(3, Later::QemuDoorbellDone);
         agenda.add(5, Later::FirmwareUp);
         assert_eq!((agenda.first(), agenda.due(2)), (Some(3), None));
-        let order: Vec<Later> = std::iter::from_fn(|| agenda.due(5)).collect();
+        let order: Vec<Later> =
+            std::iter::from_fn(|| agenda.due(5)).map(|(_, later)| later).collect();
         assert_eq!(order, [Later::QemuDoorbellDone, Later::ResetDone, Later::FirmwareUp]);
     }
 }

@@ -221,3 +221,67 @@ impl Builder {
         self.add(start + WRAPPER_BYTES, PAGE, Block::Notific { owner });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Product;
+
+    fn map(product: Product) -> (FunctionConfig, Map) {
+        let config = FunctionConfig::new(product, 0);
+        let geometry = config.hbm_geometry().unwrap();
+        let map = Map::new(&config, geometry);
+        (config, map)
+    }
+
+    #[test]
+    fn blocks_do_not_overlap_and_fit_the_window() {
+        for product in [Product::Trn1, Product::Trn2] {
+            let (config, map) = map(product);
+            let mut end = 0;
+            for span in map.spans() {
+                assert!(span.start >= end, "{span:x?} overlaps");
+                end = span.start + span.len;
+            }
+            assert!(end <= config.bar0_bytes());
+            let units =
+                map.spans().iter().filter(|span| matches!(span.block, Block::Udma { .. })).count();
+            assert_eq!(units, map.engines);
+        }
+    }
+
+    #[test]
+    fn addresses_decode_as_the_tables_say() {
+        let (_, v2) = map(Product::Trn1);
+        for (address, target) in [
+            (0x0, Some(Target::Hbm(0))),
+            (0x3_ffff_fffc, Some(Target::Hbm(0x3_ffff_fffc))),
+            (0x3_ffff_fffd, None),
+            (0x10_0000_0000, Some(Target::Hbm(0x4_0000_0000))),
+            (0xfff_f0fa_0000, Some(Target::OnChip(0x30fa_0000))),
+            (0x1000_0123_4000, Some(Target::Host(0x123_4000))),
+            (0x3000_0123_4000, None),
+            (0x4000_0123_4000, None),
+        ] {
+            assert_eq!(v2.decode(address, 4), target, "{address:#x}");
+        }
+        let (_, v3) = map(Product::Trn2);
+        for (address, target) in [
+            (0x6_0000_0000, None),
+            (0x40_0000_0000, Some(Target::Hbm(0x10_0000_0000))),
+            (0x8040_0000_1000, Some(Target::Hbm(0x30_0000_1000))),
+            (0x4000_1234_5000, Some(Target::Host(0x1234_5000))),
+            (0x80_06c8_4000, Some(Target::OnChip(0x06c8_4000))),
+            (0x8080_0680_0000, Some(Target::OnChip(0x4680_0000))),
+            (0x8050_0400_0000, Some(Target::OnChip(0xb400_0000))),
+            (0x30_03ff_fffc, Some(Target::OnChip(0xd7ff_fffc))),
+            (0x30_0400_0000, Some(Target::CoreHole)),
+            (0x38_03ff_fffc, Some(Target::CoreHole)),
+            (0x38_0400_0000, None),
+            (0x8084_c000_0000, Some(Target::OnChip(0xf4c0_0000))),
+            (0x18_0080_06c8_4000, Some(Target::Peer { link: 2, address: 0x80_06c8_4000 })),
+        ] {
+            assert_eq!(v3.decode(address, 4), target, "{address:#x}");
+        }
+    }
+}

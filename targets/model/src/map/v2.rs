@@ -2,7 +2,7 @@
 
 use super::{Block, Builder, Map, Owner, PAGE, TILE_BYTES, TOP_SP_BYTES, UNIT_BYTES, Window};
 
-const DEVICE_BASE: u64 = 0xffc_0000_0000;
+const DEVICE_BASE: u64 = 0xfff_c000_0000;
 const BAR0_BYTES: u64 = 1 << 30;
 const APB: u64 = 0x3000_0000;
 const CORES: u8 = 2;

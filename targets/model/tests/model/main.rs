@@ -1,0 +1,10 @@
+//! The function from outside: raw register writes and raw descriptors, as a driver would make them.
+
+mod bench;
+mod bringup;
+mod copies;
+mod device;
+mod faults;
+mod mailbox;
+mod resets;
+mod rings;
