@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use axon_qemu::{Error, Session};
+use clap::error::ErrorKind;
 
+use crate::options::refuse;
 use crate::workspace;
 
 /// Lets the kernel print a backtrace.
@@ -40,6 +42,17 @@ pub fn applications(target: Target) -> BTreeSet<String> {
         .filter(|folder| folder.path().join(target.name()).join("Cargo.toml").is_file())
         .map(|folder| folder.file_name().to_string_lossy().into_owned())
         .collect()
+}
+
+/// `name`, if there is such an application; ends the program where there is none.
+pub fn known(name: &str, target: Target) -> String {
+    let known = applications(target);
+    if !known.contains(name) {
+        let names: Vec<String> = known.into_iter().collect();
+        let sentence = format!("there is no application {name:?}: {}", names.join(", "));
+        refuse(ErrorKind::InvalidValue, &sentence);
+    }
+    name.to_string()
 }
 
 /// Builds the image of an application.

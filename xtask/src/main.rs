@@ -1,15 +1,20 @@
 //! The commands of the axon repository: `cargo xtask --help`.
 #![forbid(unsafe_code)]
 
+mod bench;
+mod boots;
 mod build;
 mod options;
 mod run;
+mod size;
+mod test;
 mod workspace;
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use axon_qemu::{Error, Progress, Qemu, Session};
+use bench::BenchOptions;
 use clap::{Parser, Subcommand};
 use options::MachineOptions;
 
@@ -35,6 +40,20 @@ enum Verb {
         #[command(flatten)]
         options: MachineOptions,
     },
+    /// Run every test: unit, property and hosted ones, then boots in QEMU
+    Test {
+        /// Also what takes minutes
+        #[arg(long)]
+        long: bool,
+    },
+    /// Measure what axon's own machinery costs
+    Bench(BenchOptions),
+    /// Build images and compare them with the size limit
+    Size {
+        /// The application; all where none is named
+        #[arg(long, value_name = "NAME")]
+        app: Vec<String>,
+    },
     /// Print which QEMU is used, fetching one where none serves; with arguments, run it
     Qemu {
         /// Arguments for QEMU, after `--`
@@ -52,6 +71,9 @@ fn main() -> ExitCode {
     let outcome = match arguments.command {
         Verb::Run { app, options } => run::run(&app, &options),
         Verb::Console { options } => run::run(run::CONSOLE, &options),
+        Verb::Test { long } => test::test(long),
+        Verb::Bench(options) => bench::bench(&options),
+        Verb::Size { app } => size::size(&app),
         Verb::Qemu { arguments } => qemu(&arguments),
         Verb::Janitor => {
             axon_qemu::serve_janitor(std::io::stdin().lock());

@@ -44,7 +44,7 @@ pub struct MachineOptions {
     #[arg(long, value_name = "N", requires = "hosted")]
     pub seed: Option<u64>,
     /// Fault of the model; may be repeated
-    #[arg(long, value_name = "NAME[=VALUE][@DEV][,after=N]")]
+    #[arg(long, value_name = "NAME[=VALUE][@DEV][,after=N][,times=N]")]
     pub fault: Vec<String>,
     /// Write the report into this file, as JSON
     #[arg(long, value_name = "FILE")]

@@ -7,10 +7,9 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use axon_qemu::{Error, Input, Launch, Outcome, Qemu, Session};
-use clap::error::ErrorKind;
 
 use crate::build::{self, Target};
-use crate::options::{MachineOptions, refuse};
+use crate::options::MachineOptions;
 use crate::workspace;
 
 /// The application that talks to a person.
@@ -19,11 +18,8 @@ pub const CONSOLE: &str = "console";
 /// Runs `application` as `options` say.
 pub fn run(application: &str, options: &MachineOptions) -> Result<ExitCode, Error> {
     let target = if options.hosted { Target::Hosted } else { Target::Vm };
-    let known = build::applications(target);
-    if options.image.is_none() && !known.contains(application) {
-        let names: Vec<String> = known.into_iter().collect();
-        let sentence = format!("there is no application {application:?}: {}", names.join(", "));
-        refuse(ErrorKind::InvalidValue, &sentence);
+    if options.image.is_none() {
+        build::known(application, target);
     }
     if options.hosted {
         return hosted(application, options);

@@ -64,10 +64,10 @@ impl FromStr for Product {
     }
 }
 
-/// A fault of the model: `NAME[=VALUE][@DEVICE][,after=N]`.
+/// A fault of the model: `NAME[=VALUE][@DEVICE][,after=N][,times=N]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// `NAME[=VALUE][,after=N]`, as the model takes it.
+    /// `NAME[=VALUE][,after=N][,times=N]`, as the model takes it.
     text: String,
     /// The one device it is for; `None` for all.
     device: Option<usize>,
@@ -77,8 +77,8 @@ impl FromStr for Fault {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Fault, String> {
-        let (head, after) = match text.split_once(',') {
-            Some((head, after)) => (head, Some(after)),
+        let (head, options) = match text.split_once(',') {
+            Some((head, options)) => (head, Some(options)),
             None => (text, None),
         };
         let (name, device) = match head.split_once('@') {
@@ -89,14 +89,18 @@ impl FromStr for Fault {
             None => (head, None),
         };
         if name.is_empty() || name.starts_with('=') {
-            return Err("a fault is NAME[=VALUE][@DEVICE][,after=N]".to_string());
+            return Err("a fault is NAME[=VALUE][@DEVICE][,after=N][,times=N]".to_string());
         }
-        let after = match after.map(|after| (after, after.strip_prefix("after="))) {
-            Some((_, Some(count))) if count.parse::<u64>().is_ok() => format!(",after={count}"),
-            Some((word, _)) => return Err(format!("{word:?} is not after=N")),
-            None => String::new(),
-        };
-        Ok(Fault { text: format!("{name}{after}"), device })
+        let mut text = name.to_string();
+        for option in options.iter().flat_map(|options| options.split(',')) {
+            let count = option.strip_prefix("after=").or(option.strip_prefix("times="));
+            if count.and_then(|count| count.parse::<u64>().ok()).is_none() {
+                return Err(format!("{option:?} is neither after=N nor times=N"));
+            }
+            text.push(',');
+            text.push_str(option);
+        }
+        Ok(Fault { text, device })
     }
 }
 
@@ -197,10 +201,11 @@ mod tests {
 
     #[test]
     fn faults_go_to_their_devices() {
-        let faults = ["bar4-absent@1", "drop-marker=2,after=3"].map(|text| text.parse().unwrap());
+        let faults =
+            ["bar4-absent@1", "drop-marker=2,after=3,times=1"].map(|text| text.parse().unwrap());
         let (functions, _) = plan(&[Product::Trn1, Product::Inf2], &faults).unwrap();
-        assert_eq!(functions[0].faults, ["drop-marker=2,after=3"]);
-        assert_eq!(functions[1].faults, ["bar4-absent", "drop-marker=2,after=3"]);
+        assert_eq!(functions[0].faults, ["drop-marker=2,after=3,times=1"]);
+        assert_eq!(functions[1].faults, ["bar4-absent", "drop-marker=2,after=3,times=1"]);
         assert!(functions[1].lacks_bar4() && !functions[0].lacks_bar4());
     }
 

@@ -1,0 +1,103 @@
+//! What axon's own machinery costs, measured where it runs: `cargo xtask bench NAME`.
+//!
+//! The first word of the command line names the benchmark, `unit=NAME` what the machine's counter
+//! counts. Each row is the minimum and the median of [`SAMPLES`] runs; rows go to the console as a
+//! table and into the report as a list.
+//!
+//! | benchmark | rows |
+//! |---|---|
+//! | `hop` | what a message between two tasks costs, and its parts |
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod hop;
+mod row;
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use axon_platform::Platform;
+
+use row::Row;
+
+/// Runs of each operation.
+pub const SAMPLES: usize = 200;
+
+/// Runs that come first and do not count: caches and translations settle.
+const WARM_UP: usize = 20;
+
+/// Exit code where a row is above its goal.
+const ABOVE_GOAL: u8 = 1;
+
+/// Exit code for words that name no benchmark.
+const USAGE: u8 = 2;
+
+/// The unit for which goals are set.
+const INSTRUCTIONS: &str = "instructions";
+
+/// Runs the benchmark that the command line names.
+pub async fn main<P: Platform>(machine: P) -> u8 {
+    let words = machine.arguments();
+    let unit = words.iter().find_map(|word| word.strip_prefix("unit=")).unwrap_or("counts");
+    let benchmark = words.iter().find(|word| !word.contains('='));
+    let rows = match benchmark.map(String::as_str) {
+        Some("hop") => hop::measure(&machine).await,
+        other => {
+            let name = other.unwrap_or_default();
+            machine.console_write(format!("no benchmark is called {name:?}: hop\n").as_bytes());
+            return USAGE;
+        }
+    };
+    match rows {
+        Ok(rows) => conclude(&machine, &rows, unit),
+        Err(error) => {
+            machine.console_write(format!("the benchmark could not run: {error}\n").as_bytes());
+            ABOVE_GOAL
+        }
+    }
+}
+
+/// Prints table and report; goals hold for instructions only.
+fn conclude<P: Platform>(machine: &P, rows: &[Row], unit: &str) -> u8 {
+    let goals = unit == INSTRUCTIONS;
+    let mut text = Row::heading(unit);
+    rows.iter().for_each(|row| text.push_str(&row.line(goals)));
+    let report: Vec<String> = rows.iter().map(|row| row.json(unit)).collect();
+    text.push_str(&format!("axon-report: [{}]\n", report.join(",")));
+    machine.console_write(text.as_bytes());
+    match goals && rows.iter().any(Row::is_above_goal) {
+        true => ABOVE_GOAL,
+        false => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axon_hosted::Machine;
+
+    use super::*;
+
+    fn run(words: &[&str]) -> u8 {
+        let mut builder = Machine::builder();
+        for word in words {
+            builder = builder.argument(word);
+        }
+        let machine = builder.build().unwrap();
+        machine.run(main(machine.clone())).unwrap()
+    }
+
+    #[test]
+    fn hop_runs_to_its_end() {
+        assert_eq!(run(&["hop"]), 0);
+    }
+
+    #[test]
+    fn an_unknown_benchmark_is_refused() {
+        assert_eq!(run(&["skip"]), USAGE);
+        assert_eq!(run(&[]), USAGE);
+    }
+}

@@ -1,0 +1,53 @@
+//! `cargo xtask bench`: a benchmark in a VM that counts guest instructions.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use axon_qemu::Error;
+use clap::{Args, Parser, ValueEnum};
+
+use crate::options::MachineOptions;
+use crate::run;
+
+/// What `cargo xtask bench` takes.
+#[derive(Args, Debug)]
+pub struct BenchOptions {
+    /// What to measure
+    #[arg(value_enum)]
+    benchmark: Benchmark,
+    /// Write the rows into this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Print the rows as one line of JSON after the table
+    #[arg(long)]
+    json: bool,
+}
+
+/// A benchmark of `apps/bench`.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Benchmark {
+    /// A message between two tasks: request, reply, wake-up
+    Hop,
+}
+
+/// The machine of a benchmark as a command line of its own.
+#[derive(Parser)]
+struct Machine {
+    #[command(flatten)]
+    options: MachineOptions,
+}
+
+/// Runs a benchmark.
+///
+/// # Errors
+/// Where the VM cannot be started.
+pub fn bench(bench: &BenchOptions) -> Result<ExitCode, Error> {
+    let name = match bench.benchmark {
+        Benchmark::Hop => "hop",
+    };
+    let words = ["bench", "--device", "none", "--icount", "--", name, "unit=instructions"];
+    let mut options = Machine::parse_from(words).options;
+    options.report = bench.report.clone();
+    options.json = bench.json;
+    run::run("bench", &options)
+}

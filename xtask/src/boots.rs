@@ -1,0 +1,154 @@
+//! The boots of `cargo xtask test`: command lines, and what must come of them.
+
+use std::io::Write;
+
+use axon_qemu::{Error, Outcome, Session};
+use clap::Parser;
+use serde_json::Value;
+
+use crate::options::MachineOptions;
+use crate::run;
+
+/// One boot of a VM, or the same one several times.
+pub struct Boot {
+    /// What it shows.
+    pub name: &'static str,
+    /// Options and words of `cargo xtask run`.
+    arguments: &'static str,
+    /// How often it is run.
+    times: usize,
+    /// The exit code that is right.
+    code: u8,
+    /// What else must hold.
+    check: fn(&[Outcome]) -> Result<(), String>,
+    /// Only with `--long`.
+    pub long: bool,
+}
+
+/// A boot with exit code 0 that is part of every test run.
+const fn boot(
+    name: &'static str,
+    arguments: &'static str,
+    check: fn(&[Outcome]) -> Result<(), String>,
+) -> Boot {
+    Boot { name, arguments, times: 1, code: 0, check, long: false }
+}
+
+/// Every boot.
+pub const BOOTS: &[Boot] = &[
+    boot("trn1 comes up and copies", "--device trn1", all_is_well),
+    boot("inf2 comes up and copies", "--device inf2", all_is_well),
+    boot("trn2 comes up and copies", "--device trn2", all_is_well),
+    boot("trn3 comes up and copies", "--device trn3", all_is_well),
+    boot("two generations in one machine", "--device trn1,trn2", all_is_well),
+    boot("a device without memory window", "--device trn2 --fault bar4-absent", all_is_well),
+    Boot {
+        times: 2,
+        ..boot("counted instructions repeat", "--device trn1 --icount", same_instructions)
+    },
+    boot(
+        "a message costs what it may",
+        "--app bench --device none --icount -- hop unit=instructions",
+        |_| Ok(()),
+    ),
+    Boot {
+        long: true,
+        ..boot("sixteen devices", "--device trn1 --devices 16 --memory 2G", all_is_well)
+    },
+];
+
+#[derive(Parser)]
+#[command(name = "run")]
+struct Run {
+    #[arg(long, default_value = "bringup")]
+    app: String,
+    #[command(flatten)]
+    options: MachineOptions,
+}
+
+/// Boots and judges; the console goes to `screen`.
+///
+/// # Errors
+/// Where the VM cannot be started.
+pub fn run(
+    boot: &Boot,
+    session: &mut Session,
+    screen: &mut dyn Write,
+) -> Result<Result<(), String>, Error> {
+    let words = ["run"].into_iter().chain(boot.arguments.split_whitespace());
+    let Run { app, options } = Run::parse_from(words);
+    let mut outcomes = Vec::with_capacity(boot.times);
+    for _ in 0..boot.times {
+        let outcome = run::boot(&app, &options, session, screen)?;
+        if outcome.ending.exit_code() != boot.code {
+            return Ok(Err(format!("{}, expected exit code {}", outcome.ending, boot.code)));
+        }
+        outcomes.push(outcome);
+    }
+    Ok((boot.check)(&outcomes))
+}
+
+/// The device is ready, every copy arrived, and the model saw nothing it does not know.
+fn all_is_well(outcomes: &[Outcome]) -> Result<(), String> {
+    outcomes.iter().try_for_each(|outcome| {
+        let report = &outcome.report;
+        ensure(report["ok"] == true, || format!("the report says no: {}", report["error"]))?;
+        for device in list(&report["devices"]) {
+            ensure(device["state"] == "READY", || format!("not ready: {device}"))?;
+        }
+        for copy in list(&report["copies"]) {
+            ensure(copy["verified"] == true, || format!("not verified: {copy}"))?;
+        }
+        let models = list(&report["model"]);
+        let devices = list(&report["devices"]).len();
+        ensure(models.len() == devices, || format!("{devices} devices, {} models", models.len()))?;
+        for model in models {
+            ensure(model["unmodelled"] == Value::Array(Vec::new()), || {
+                format!("registers the model does not know: {}", model["unmodelled"])
+            })?;
+            ensure(model["violation_count"] == 0, || {
+                format!("rules broken: {}", model["violations"])
+            })?;
+        }
+        let rung = total(&report["copies"], "doorbells");
+        let seen = total(&report["model"], "doorbells");
+        ensure(rung == seen, || format!("{rung} doorbells rung for copies, the models saw {seen}"))
+    })
+}
+
+/// Two boots executed the same number of instructions up to `main`.
+fn same_instructions(outcomes: &[Outcome]) -> Result<(), String> {
+    all_is_well(outcomes)?;
+    let counts: Vec<&Value> = outcomes
+        .iter()
+        .map(|outcome| &outcome.report["boot"]["entry_to_main_instructions"])
+        .collect();
+    ensure(counts.iter().all(|count| count.is_u64() && *count == counts[0]), || {
+        format!("instructions up to main: {counts:?}")
+    })
+}
+
+fn ensure(holds: bool, sentence: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(sentence()) }
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn total(values: &Value, key: &str) -> u64 {
+    list(values).iter().filter_map(|value| value[key].as_u64()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_boot_has_arguments_that_are_understood() {
+        for boot in BOOTS {
+            let words = ["run"].into_iter().chain(boot.arguments.split_whitespace());
+            assert!(Run::try_parse_from(words).is_ok(), "{}", boot.name);
+        }
+    }
+}
