@@ -1,2 +1,9 @@
 //! bringup as a bootable image.
-fn main() {}
+#![no_std]
+#![no_main]
+
+axon_boot::entry!(|machine| async move {
+    machine
+        .console_write(b"axon: booted; the bring-up application is not part of this image yet\n");
+    1
+});

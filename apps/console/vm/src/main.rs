@@ -1,2 +1,8 @@
 //! console as a bootable image.
-fn main() {}
+#![no_std]
+#![no_main]
+
+axon_boot::entry!(|machine| async move {
+    machine.console_write(b"axon: booted; the console application is not part of this image yet\n");
+    1
+});
