@@ -70,7 +70,7 @@ pub enum Error {
         /// What there is no room for.
         what: &'static str,
     },
-    /// No client, request, queue or address of this name.
+    /// No device, client, request or queue of this number.
     NotFound {
         /// What was looked for.
         what: &'static str,
@@ -78,6 +78,11 @@ pub enum Error {
         value: u64,
         /// ENOENT, or the number this command has for it.
         errno: Errno,
+    },
+    /// No chunk contains this address.
+    NoSuchAddress {
+        /// The address as given.
+        address: u64,
     },
     /// The object belongs to another client.
     WrongOwner {
@@ -127,7 +132,7 @@ impl Error {
             Error::TooBig { .. } => Errno::E2BIG,
             Error::NotAttached => Errno::EACCES,
             Error::TooManyClients | Error::Busy { .. } => Errno::EBUSY,
-            Error::NoMemory { .. } => Errno::ENOMEM,
+            Error::NoMemory { .. } | Error::NoSuchAddress { .. } => Errno::ENOMEM,
             Error::NoRecords { errno, .. }
             | Error::NotFound { errno, .. }
             | Error::DeviceFailed { errno } => *errno,
@@ -168,9 +173,7 @@ impl From<MemoryError> for Error {
                 Error::NoRecords { errno: Errno::ENOMEM, what: "records of the memory service" }
             }
             MemoryError::BadHandle { handle } => Error::BadHandle { handle },
-            MemoryError::NoSuchAddress { pa } => {
-                Error::NotFound { what: "chunk with address", value: pa, errno: Errno::ENOMEM }
-            }
+            MemoryError::NoSuchAddress { pa } => Error::NoSuchAddress { address: pa },
             MemoryError::WrongOwner { handle } => Error::WrongOwner { handle },
             MemoryError::OutOfBounds { offset, len, limit } => {
                 Error::OutOfRange { offset, len, limit }
@@ -274,7 +277,8 @@ impl fmt::Display for Error {
                 )
             }
             Error::NoRecords { what, .. } => write!(f, "there is no room for {what}"),
-            Error::NotFound { what, value, .. } => write!(f, "there is no {what} {value:#x}"),
+            Error::NotFound { what, value, .. } => write!(f, "there is no {what} {value}"),
+            Error::NoSuchAddress { address } => write!(f, "no chunk contains address {address:#x}"),
             Error::WrongOwner { handle } => {
                 write!(f, "the chunk of handle {handle} belongs to another client")
             }

@@ -1,1 +1,17 @@
-//! Whole-system tests.
+//! Whole-system tests: the real driver, services and applications against the emulated function,
+//! in one process, with a seeded executor and virtual time.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`machine`] | machines by a short description |
+//! | [`transcript`] | console sessions kept as files: what was typed, what was answered |
+//!
+//! The tests are in `tests/`, the transcripts in `scripts/`. A run with `AXON_BLESS=1` writes the
+//! answers it got into the transcripts; read the difference before it is committed.
+
+#![forbid(unsafe_code)]
+
+pub mod machine;
+pub mod transcript;
+
+pub use machine::{machine, on};

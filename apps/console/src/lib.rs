@@ -1,8 +1,9 @@
-//! The console: a line interpreter that drives devices by hand, by script and in tests.
+#![doc = include_str!("../README.md")]
+//!
+//! ## Inside
 //!
 //! [`main`] is an application like any other. It reads the file `script` where the launcher
-//! handed one over, else the console; answers go to the console, what went wrong in a script to
-//! the log. `docs/console.md` is the manual.
+//! handed one over, else the console; answers go to the console, failures to the log.
 //!
 //! | module | what it holds |
 //! |---|---|
