@@ -46,6 +46,9 @@ pub enum Error {
         /// Its number.
         signal: i32,
     },
+    /// KVM gave the guest up.
+    #[error("KVM does not run this guest here; --accel tcg does")]
+    Kvm,
     /// A model server did not start.
     #[error("model {index}: {words}")]
     Model {

@@ -198,6 +198,10 @@ impl Watch<'_> {
                 }
                 Event::ErrorLine(from, line) => {
                     session.progress.step(&format!("{}: {line}", self.name(from)));
+                    // QEMU then holds the machine for a debugger.
+                    if from == self.vm && line.starts_with("KVM internal error") {
+                        return Err(Error::Kvm);
+                    }
                 }
                 event => self.show(event),
             }
