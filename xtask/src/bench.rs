@@ -45,7 +45,7 @@ pub fn bench(bench: &BenchOptions) -> Result<ExitCode, Error> {
     let name = match bench.benchmark {
         Benchmark::Hop => "hop",
     };
-    let words = ["bench", "--device", "none", "--icount", "--", name, "unit=instructions"];
+    let words = ["bench", "--device", "none", "--icount", "--", name];
     let mut options = Machine::parse_from(words).options;
     options.report = bench.report.clone();
     options.json = bench.json;

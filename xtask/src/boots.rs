@@ -46,11 +46,7 @@ pub const BOOTS: &[Boot] = &[
         times: 2,
         ..boot("counted instructions repeat", "--device trn1 --icount", same_instructions)
     },
-    boot(
-        "a message costs what it may",
-        "--app bench --device none --icount -- hop unit=instructions",
-        |_| Ok(()),
-    ),
+    boot("a message costs what it may", "--app bench --device none --icount -- hop", |_| Ok(())),
     Boot {
         long: true,
         ..boot("sixteen devices", "--device trn1 --devices 16 --memory 2G", all_is_well)

@@ -179,7 +179,7 @@ fn script_and_words_reach_the_guest() {
             -fw_cfg) cat "${2##*file=}" ;;
         esac; shift; done; exit 33"#;
     let output = place.run(show, &["--script", script.to_str().unwrap(), "--icount", "--", "hop"]);
-    assert_eq!(text(&output.stdout), "devices\nwords: axon.icount hop\n");
+    assert_eq!(text(&output.stdout), "devices\nwords: axon.icount unit=instructions hop\n");
     place.assert_nothing_left();
 }
 

@@ -87,7 +87,7 @@ impl Boot {
     /// What the machine says of its start.
     pub fn of(platform: &impl Platform) -> Option<Boot> {
         let stats = platform.boot_stats()?;
-        let counted = platform.arguments().iter().any(|word| word == "axon.icount");
+        let counted = platform.arguments().iter().any(|word| word == "unit=instructions");
         Some(Boot {
             entry_to_main_instructions: counted.then_some(stats.entry_to_main_cycles),
             entry_to_main_ns: stats.entry_to_main.as_nanos() as u64,

@@ -9,6 +9,7 @@
 //! | command line | words; those that start with `axon.` are the machine's, the rest the application's |
 //! | `axon.interactive` | a person sits at the console: prompt and echo wanted |
 //! | `axon.icount` | the time-stamp counter counts guest instructions, at 1 GHz |
+//! | `unit=instructions` | the same for the application: what `Platform::cycles` counts |
 //! | files | fw_cfg item `opt/axon/NAME`; the script is `opt/axon/script` |
 //! | end | a 32-bit write to port 0xf4: `0x10 + code` of the application, 8 after a panic, 9 after a processor exception, 10 on a machine that is not fit |
 //! | report | one line `axon-report: {json}` on the console; it is not shown |

@@ -130,9 +130,13 @@ impl Launch {
             fs::write(&path, script).map_err(Error::file("write", &path))?;
             files.push(("script", path));
         }
-        let machine_words = [(interactive, "axon.interactive"), (self.icount, "axon.icount")];
-        let machine_words = machine_words.iter().filter(|(wanted, _)| *wanted);
-        let words = machine_words.map(|(_, word)| word.to_string());
+        let own_words = [
+            (interactive, "axon.interactive"),
+            (self.icount, "axon.icount"),
+            (self.icount, "unit=instructions"),
+        ];
+        let own_words = own_words.iter().filter(|(wanted, _)| *wanted);
+        let words = own_words.map(|(_, word)| word.to_string());
         let vm = Vm {
             image: &self.image,
             memory_bytes: self.memory_bytes,
