@@ -217,6 +217,16 @@ pub enum MemoryError {
     },
     /// The service has ended.
     Gone,
+    /// The chunk may not be used like that: memory of the driver, or of a notification queue.
+    Forbidden {
+        /// What was refused.
+        what: &'static str,
+    },
+    /// The answer does not fit into the room given; nothing was written.
+    TooSmall {
+        /// Entries there are.
+        needed: usize,
+    },
     /// Not part of this build.
     Unsupported {
         /// What.
@@ -234,7 +244,8 @@ impl MemoryError {
             MemoryError::NoMemory { .. }
             | MemoryError::NoRecords
             | MemoryError::NoSuchAddress { .. } => Errno::ENOMEM,
-            MemoryError::WrongOwner { .. } => Errno::EPERM,
+            MemoryError::WrongOwner { .. } | MemoryError::Forbidden { .. } => Errno::EPERM,
+            MemoryError::TooSmall { .. } => Errno::EAGAIN,
             MemoryError::NotAttached => Errno::EACCES,
             MemoryError::HandleTableDown => Errno::ENOENT,
             MemoryError::Busy { .. } => Errno::EBUSY,
@@ -269,6 +280,8 @@ impl fmt::Display for MemoryError {
             MemoryError::HandleTableDown => f.write_str("the handle table is exhausted for good"),
             MemoryError::Busy { what } => write!(f, "{what} is in use"),
             MemoryError::Gone => f.write_str("the memory service has ended"),
+            MemoryError::Forbidden { what } => write!(f, "{what} is not allowed for this chunk"),
+            MemoryError::TooSmall { needed } => write!(f, "room for {needed} entries is needed"),
             MemoryError::Unsupported { what } => write!(f, "{what} is not supported"),
         }
     }

@@ -201,6 +201,12 @@ impl ChunkRecord {
         self.owner.load(Ordering::Relaxed)
     }
 
+    /// What it is used for.
+    #[inline]
+    pub fn category(&self) -> Category {
+        Category(self.category.load(Ordering::Relaxed))
+    }
+
     /// Whether it lies in host memory.
     #[inline]
     pub fn is_host(&self) -> bool {
@@ -219,7 +225,7 @@ impl ChunkRecord {
             channel: (place >> 1 & 3) as u8,
             region: (place >> 3 & 3) as u8,
             core: CoreId::from_low_bits(place >> 5),
-            category: Category(self.category.load(Ordering::Relaxed)),
+            category: self.category(),
             lifespan: match place >> 8 & 3 {
                 0 => Lifespan::Local,
                 1 => Lifespan::Client,

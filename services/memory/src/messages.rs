@@ -1,0 +1,124 @@
+//! Every message of the memory task: request, reply, errors, whether it may be repeated
+//! (specification 04 §8.2). No message waits for anything but its turn.
+//!
+//! | request | reply | errors | repeat |
+//! |---|---|---|---|
+//! | `Alloc` | chunk | 04 §4.1, no memory, handle table down | makes another |
+//! | `AllocMany` | count | of the first that failed; then none is kept | makes more |
+//! | `Free` | done | bad handle, wrong owner, forbidden | bad handle |
+//! | `FreeMany` | count freed | of the first that failed; earlier ones are freed | bad handle |
+//! | `Retain` | chunk | gone, too many references | counts again |
+//! | `RetainHandle` | done | bad handle, wrong owner, too many references | counts again |
+//! | `PinnedBytes` | bytes | – | same answer |
+//! | `Publish` | handle | gone, handle table down | the same handle |
+//! | `SearchPa` | facts and handle | no such address, forbidden, table down | same answer |
+//! | `Within` | pin | no such address, out of bounds | another pin |
+//! | `Attach` | done | slot taken | nothing |
+//! | `Detach` | done, when all its chunks are swept | not attached | not attached |
+//! | `LastClientGone` | done, when swept | – | nothing |
+//! | `Dump`, `DumpHost` | lines | room too small | same answer |
+//! | `Usage` | figures | – | same answer |
+//! | `Faults` | done | – | arms again |
+//! | `Shutdown` | report | – | gone |
+//!
+//! A request whose asker has gone is carried out all the same, except for allocations; whatever its
+//! reply carries is given back. Every request answers "gone" once the task has ended.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use axon_ports::{AllocRequest, Chunk, ChunkName, ClientId, ClientSlot, MemoryError, Pin};
+
+use crate::batch::BatchShared;
+use crate::faults::Faults;
+use crate::set::{ChunkInfo, ChunkLine, ShutdownReport, Usage};
+
+/// What the task can be asked.
+pub(crate) enum Request {
+    Alloc(AllocRequest),
+    AllocMany(Arc<BatchShared>),
+    Free { client: Option<ClientId>, handle: u64 },
+    FreeMany { client: Option<ClientId>, batch: Arc<BatchShared> },
+    Retain(ChunkName),
+    RetainHandle { client: Option<ClientId>, handle: u64 },
+    PinnedBytes(ClientSlot),
+    Publish(ChunkName),
+    SearchPa { pa: u64, publish: bool },
+    Within { pa: u64, len: u64 },
+    Attach { client: ClientId, slot: ClientSlot },
+    Detach { client: ClientId, slot: ClientSlot },
+    LastClientGone,
+    Dump { channel: u32, capacity: usize },
+    DumpHost { capacity: usize },
+    Usage,
+    Faults(Faults),
+    Shutdown,
+}
+
+impl Request {
+    /// Not worth doing for an asker that has gone.
+    pub(crate) fn is_allocation(&self) -> bool {
+        matches!(self, Request::Alloc(_) | Request::AllocMany(_))
+    }
+}
+
+/// What it answers.
+pub(crate) enum Reply {
+    Chunk(Result<Chunk, MemoryError>),
+    Done(Result<(), MemoryError>),
+    Count(Result<usize, MemoryError>),
+    Number(Result<u64, MemoryError>),
+    Info(Result<ChunkInfo, MemoryError>),
+    Pin(Result<Pin, MemoryError>),
+    Lines(Result<Vec<ChunkLine>, MemoryError>),
+    Usage(Usage),
+    Report(ShutdownReport),
+    Gone,
+}
+
+/// A type that one kind of reply carries.
+pub(crate) trait FromReply: Sized {
+    fn from_reply(reply: Reply) -> Result<Self, MemoryError>;
+}
+
+macro_rules! from_reply {
+    ($($variant:ident => $kind:ty;)*) => {
+        $(impl FromReply for $kind {
+            #[inline]
+            fn from_reply(reply: Reply) -> Result<Self, MemoryError> {
+                match reply {
+                    Reply::$variant(result) => result,
+                    _ => Err(MemoryError::Gone),
+                }
+            }
+        })*
+    };
+}
+
+from_reply! {
+    Chunk => Chunk;
+    Done => ();
+    Count => usize;
+    Number => u64;
+    Info => ChunkInfo;
+    Pin => Pin;
+    Lines => Vec<ChunkLine>;
+}
+
+impl FromReply for Usage {
+    fn from_reply(reply: Reply) -> Result<Self, MemoryError> {
+        match reply {
+            Reply::Usage(usage) => Ok(usage),
+            _ => Err(MemoryError::Gone),
+        }
+    }
+}
+
+impl FromReply for ShutdownReport {
+    fn from_reply(reply: Reply) -> Result<Self, MemoryError> {
+        match reply {
+            Reply::Report(report) => Ok(report),
+            _ => Err(MemoryError::Gone),
+        }
+    }
+}

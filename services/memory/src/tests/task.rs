@@ -1,0 +1,312 @@
+//! The task: messages, snapshot, release without a message, askers that go away.
+
+use core::future::Future;
+use core::pin::{Pin, pin};
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::task::{Context, Poll, Waker};
+use std::boxed::Box;
+use std::sync::Arc;
+use std::task::Wake;
+use std::vec::Vec;
+
+use axon_platform::Errno;
+use axon_ports::{AllocRequest, Category, Chunk, Location, MemoryError};
+
+use super::rig::*;
+use crate::batch::{BATCH_LIMIT, Batch};
+use crate::{MemoryClient, MemoryService};
+
+/// The task and a way to it; the test is the executor.
+struct Task {
+    client: MemoryClient,
+    task: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    woken: Arc<Woken>,
+}
+
+#[derive(Default)]
+struct Woken(AtomicU32);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Task {
+    fn new() -> Task {
+        let (client, service) = MemoryService::new(v2());
+        Task { client, task: Some(Box::pin(service.run())), woken: Arc::default() }
+    }
+
+    /// One turn of the task, if anything woke it.
+    fn turn(&mut self) -> bool {
+        if self.woken.0.swap(0, Ordering::Relaxed) == 0 {
+            return false;
+        }
+        self.force_turn();
+        true
+    }
+
+    fn force_turn(&mut self) {
+        let waker = Waker::from(self.woken.clone());
+        if let Some(task) = &mut self.task
+            && task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready()
+        {
+            self.task = None;
+        }
+    }
+
+    /// Runs until `future` is ready; answers how many turns the task had.
+    fn wait<T>(&mut self, future: impl Future<Output = T>) -> (T, u32) {
+        let mut future = pin!(future);
+        let mut turns = 0;
+        self.force_turn();
+        loop {
+            if let Poll::Ready(value) = poll(future.as_mut()) {
+                return (value, turns);
+            }
+            assert!(self.turn() || self.task.is_none(), "nothing would ever happen again");
+            turns += 1;
+        }
+    }
+
+    fn alloc(&mut self, request: AllocRequest) -> Result<Chunk, MemoryError> {
+        let client = self.client.clone();
+        self.wait(client.alloc(request)).0
+    }
+
+    fn settle(&mut self) {
+        self.force_turn();
+        while self.turn() {}
+    }
+}
+
+fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn an_allocation_costs_one_turn_and_its_handle_resolves_at_once() {
+    let mut task = Task::new();
+    let client = task.client.clone();
+    let (chunk, turns) = task.wait(client.alloc(published(device(0x2000))));
+    assert_eq!(turns, 1);
+    let chunk = chunk.unwrap();
+    assert_eq!(chunk.handle(), 1);
+    let pin = client.lookup(1).unwrap();
+    assert_eq!(pin.facts(), chunk.facts());
+    assert_eq!(client.facts(1).unwrap(), chunk.facts());
+    assert_eq!(client.lookup(2).unwrap_err(), MemoryError::BadHandle { handle: 2 });
+    assert!(client.lookup_mut(super::rig::client(1).0, 1).is_ok());
+    let other = client.lookup_mut(super::rig::client(2).0, 1).unwrap_err();
+    assert_eq!(other.errno(), Errno::EPERM);
+}
+
+#[test]
+fn dropping_a_chunk_needs_no_message_and_wakes_the_task() {
+    let mut task = Task::new();
+    let before = task.client.counters().total(Location::Device);
+    let chunk = task.alloc(published(device(0x2000))).unwrap();
+    task.settle();
+    drop(chunk);
+    assert!(task.turn(), "the drop has woken the task");
+    assert_eq!(task.client.counters().total(Location::Device), before);
+    assert!(task.client.lookup(1).is_err());
+}
+
+#[test]
+fn mem_e95_an_asker_that_goes_away_leaves_nothing_behind() {
+    let mut task = Task::new();
+    let client = task.client.clone();
+    let before = client.counters().total(Location::Device);
+    // Away before the task has seen the request.
+    let mut call = Box::pin(client.alloc(published(device(0x2000))));
+    assert!(poll(call.as_mut()).is_pending());
+    drop(call);
+    task.settle();
+    assert_eq!(client.counters().total(Location::Device), before);
+    // Away after the reply, before looking at it.
+    let mut call = Box::pin(client.alloc(published(device(0x2000))));
+    assert!(poll(call.as_mut()).is_pending());
+    task.force_turn();
+    assert_eq!(client.counters().total(Location::Device), before + 0x2000);
+    drop(call);
+    task.settle();
+    assert_eq!(client.counters().total(Location::Device), before);
+    assert!(client.lookup(1).is_err());
+    assert_eq!(client.counters().live_chunks(), 2, "the carve-outs");
+    // Never polled: never sent.
+    drop(client.alloc(device(0x2000)));
+    assert_eq!(task.alloc(published(device(0x1000))).unwrap().handle(), 1);
+}
+
+#[test]
+fn waiting_for_a_slot_is_the_back_pressure() {
+    let mut task = Task::new();
+    let client = task.client.clone();
+    let mut calls: Vec<_> = (0..200).map(|_| Box::pin(client.alloc(device(0x1000)))).collect();
+    for call in &mut calls {
+        assert!(poll(call.as_mut()).is_pending());
+    }
+    let mut chunks = Vec::new();
+    while !calls.is_empty() {
+        task.force_turn();
+        calls.retain_mut(|call| match poll(call.as_mut()) {
+            Poll::Ready(chunk) => {
+                chunks.push(chunk.unwrap());
+                false
+            }
+            Poll::Pending => true,
+        });
+    }
+    assert_eq!(client.counters().live_chunks(), 202);
+    drop(chunks);
+    task.settle();
+    assert_eq!(client.counters().live_chunks(), 2);
+}
+
+#[test]
+fn a_batch_is_all_or_nothing() {
+    let mut task = Task::new();
+    let client = task.client.clone();
+    let mut batch = Batch::new().unwrap();
+    for _ in 0..BATCH_LIMIT {
+        batch.push_alloc(published(device(0x1000))).unwrap();
+    }
+    assert!(batch.push_alloc(device(0x1000)).is_err());
+    let (count, turns) = task.wait(client.alloc_many(&batch));
+    assert_eq!((count, turns), (Ok(BATCH_LIMIT), 1));
+    let mut chunks = Vec::new();
+    while let Some(chunk) = batch.pop_chunk() {
+        chunks.push(chunk);
+    }
+    assert_eq!(chunks.len(), BATCH_LIMIT);
+    batch.push_alloc(device(0x1000)).unwrap();
+    batch.push_alloc(AllocRequest { core: 9, ..device(0x1000) }).unwrap();
+    let live = client.counters().live_chunks();
+    assert_eq!(task.wait(client.alloc_many(&batch)).0.unwrap_err().errno(), Errno::EINVAL);
+    task.settle();
+    assert_eq!(client.counters().live_chunks(), live);
+    batch.clear();
+    let owner = Some(super::rig::client(1).0);
+    for chunk in &chunks {
+        batch.push_free(chunk.handle()).unwrap();
+    }
+    assert_eq!(task.wait(client.free_many(owner, &batch)).0, Ok(BATCH_LIMIT));
+    assert_eq!(client.counters().live_chunks(), 2);
+    drop(chunks);
+    task.settle();
+    assert_eq!(client.counters().live_chunks(), 2, "references of freed chunks are nothing");
+}
+
+#[test]
+fn messages_answer_and_refuse() {
+    let mut task = Task::new();
+    let client = task.client.clone();
+    let (me, slot) = super::rig::client(1);
+    let chunk = task.alloc(device(0x2000)).unwrap();
+    let name = chunk.header().name();
+    assert_eq!(task.wait(client.publish(name)).0, Ok(1));
+    assert_eq!(task.wait(client.publish(name)).0, Ok(1), "the handle stays");
+    let again = task.wait(client.retain(name)).0.unwrap();
+    drop(chunk);
+    task.settle();
+    assert_eq!(client.lookup(1).unwrap().pa(), again.facts().pa);
+    let start = again.facts().pa.0;
+    let inside = task.wait(client.within(start + 0x1000, 0x1000)).0.unwrap();
+    assert_eq!(inside.pa().0, start);
+    let outside = task.wait(client.within(start + 0x1000, 0x1001)).0.unwrap_err();
+    assert!(matches!(outside, MemoryError::OutOfBounds { .. }));
+    assert_eq!(task.wait(client.free(Some(me), 1)).0, Ok(()));
+    assert!(task.wait(client.free(Some(me), 1)).0.is_err(), "MEM-E48");
+    assert!(task.wait(client.publish(name)).0.is_err());
+    assert!(task.wait(client.retain(name)).0.is_err());
+    assert_eq!(client.counters().draining(), 0x2000, "the pin of `inside`");
+    drop(inside);
+    task.settle();
+    assert_eq!(client.counters().draining(), 0);
+    assert_eq!(task.wait(client.usage()).0.unwrap().arenas.len(), 2);
+    assert_eq!(task.wait(client.dump(0, 9)).0.unwrap().len(), 1);
+    assert!(task.wait(client.attach(super::rig::client(2).0, slot)).0.is_err());
+}
+
+#[test]
+fn the_end_of_a_client_lets_others_run_and_resolves_nothing_meanwhile() {
+    let mut task = Task::new();
+    let client = task.client.clone();
+    let (me, slot) = super::rig::client(1);
+    let (other, other_slot) = super::rig::client(2);
+    task.wait(client.attach(other, other_slot)).0.unwrap();
+    for _ in 0..2000 {
+        task.alloc(published(device(0x1000))).unwrap().into_header();
+    }
+    let theirs = AllocRequest { client: Some((other, other_slot)), ..published(device(0x1000)) };
+    let kept = task.alloc(theirs).unwrap();
+    let mut end = Box::pin(client.detach(me, slot));
+    assert!(poll(end.as_mut()).is_pending());
+    task.force_turn();
+    assert!(client.lookup(1).is_err(), "being dropped");
+    assert!(client.lookup(kept.handle()).is_ok());
+    let mut turns = 0;
+    while poll(end.as_mut()).is_pending() {
+        let mut call = Box::pin(client.alloc(theirs));
+        assert!(poll(call.as_mut()).is_pending());
+        task.force_turn();
+        assert!(poll(call.as_mut()).is_ready(), "others are served in between");
+        turns += 1;
+        assert!(turns < 100);
+    }
+    assert!(turns > 10, "in slices");
+    task.settle();
+    assert_eq!(client.counters().live_chunks(), 3);
+    assert_eq!(task.wait(client.detach(me, slot)).0, Err(MemoryError::NotAttached));
+    assert_eq!(task.alloc(device(0x1000)).unwrap_err(), MemoryError::NotAttached);
+    task.wait(client.attach(me, slot)).0.unwrap();
+    task.alloc(device(0x1000)).unwrap();
+}
+
+#[test]
+fn after_shutdown_everything_answers_gone() {
+    let mut task = Task::new();
+    let client = task.client.clone();
+    let chunk = task.alloc(published(device(0x1000))).unwrap();
+    let pin = chunk.pin().unwrap();
+    let mut waiting = Box::pin(client.usage());
+    let report = {
+        let mut end = Box::pin(client.shutdown());
+        assert!(poll(end.as_mut()).is_pending());
+        assert!(poll(waiting.as_mut()).is_pending());
+        task.force_turn();
+        match poll(end.as_mut()) {
+            Poll::Ready(report) => report.unwrap(),
+            Poll::Pending => panic!("not ended"),
+        }
+    };
+    assert_eq!((report.clients, report.left, report.draining), (1, 0, 0x1000));
+    assert!(task.task.is_none(), "the task has ended");
+    assert!(matches!(poll(waiting.as_mut()), Poll::Ready(Err(MemoryError::Gone))));
+    assert_eq!(task.alloc(device(0x1000)).unwrap_err().errno(), Errno::ENODEV);
+    assert!(client.lookup(1).is_err());
+    drop((pin, chunk));
+}
+
+#[test]
+fn a_task_that_is_thrown_away_leaves_nobody_waiting() {
+    let mut task = Task::new();
+    let client = task.client.clone();
+    let mut call = Box::pin(client.alloc(device(0x1000)));
+    assert!(poll(call.as_mut()).is_pending());
+    task.task = None;
+    assert!(matches!(poll(call.as_mut()), Poll::Ready(Err(MemoryError::Gone))));
+    assert_eq!(task.alloc(device(0x1000)).unwrap_err(), MemoryError::Gone);
+}
+
+#[test]
+fn short_memory_waits_for_what_was_dropped() {
+    let mut task = Task::new();
+    let all = AllocRequest { category: Category::TENSORS_DEVICE, ..device(0x3_bf00_0000) };
+    for _ in 0..3 {
+        let chunk = task.alloc(all).unwrap();
+        drop(chunk);
+    }
+}
