@@ -65,11 +65,14 @@ pub fn boot(
         input,
         timeout: options.patience(input == Input::Standard && std::io::stdin().is_terminal()),
     };
+    let devices = match options.device_list() {
+        list if list.is_empty() => "no device".to_string(),
+        list => list,
+    };
+    let version = qemu.version();
+    let accelerator = accelerator.name();
     session.progress.step(&format!(
-        "starting {application} in QEMU {} ({}), devices: {}",
-        qemu.version(),
-        accelerator.name(),
-        options.device_list()
+        "starting {application} in QEMU {version} ({accelerator}), {devices}; Ctrl-C ends it"
     ));
     launch.run(&qemu, session, screen)
 }
