@@ -6,7 +6,7 @@ use core::future::poll_fn;
 use core::task::Poll;
 
 use axon_platform::Platform;
-use axon_ports::{AllocRequest, Chunk, Location, MemoryPort};
+use axon_ports::{AllocRequest, Chunk, Location};
 use embassy_sync::blocking_mutex::Mutex;
 use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
 use embassy_sync::waitqueue::MultiWakerRegistration;

@@ -1,7 +1,7 @@
 //! Memory of a client, and the ways in and out of it.
 
 use alloc::sync::Arc;
-use core::ops::{Deref, Range};
+use core::ops::{Bound, Deref, RangeBounds};
 
 use axon_platform::{DeviceAddr, DmaBuf, Platform};
 use axon_ports::{Chunk, ChunkFacts, Location, Pin};
@@ -54,7 +54,7 @@ impl<P: Platform> Buffer<P> {
     /// [`Error::InvalidArgument`] for an empty range, [`Error::OutOfRange`], [`Error::NotAttached`],
     /// [`Error::BadHandle`] where the chunk was freed by its number.
     #[inline]
-    pub fn span(&self, range: Range<u64>) -> Result<Span<'_, P>, Error> {
+    pub fn span(&self, range: impl RangeBounds<u64>) -> Result<Span<'_, P>, Error> {
         self.view()?.into_span(range)
     }
 
@@ -80,7 +80,7 @@ impl<P: Platform> Buffer<P> {
     ///
     /// # Errors
     /// As [`Buffer::span`].
-    pub fn fill(&self, range: Range<u64>, byte: u8) -> Result<Fill<P>, Error> {
+    pub fn fill(&self, range: impl RangeBounds<u64>, byte: u8) -> Result<Fill<P>, Error> {
         self.span(range)?.fill(byte)
     }
 
@@ -171,7 +171,7 @@ impl<'a, P: Platform> View<'a, P> {
     ///
     /// # Errors
     /// As [`Buffer::span`].
-    pub fn span(&self, range: Range<u64>) -> Result<Span<'a, P>, Error> {
+    pub fn span(&self, range: impl RangeBounds<u64>) -> Result<Span<'a, P>, Error> {
         View { client: self.client, pin: self.pin.clone() }.into_span(range)
     }
 
@@ -218,13 +218,23 @@ impl<'a, P: Platform> View<'a, P> {
 
     /// Handles come first, then size 0, then bounds (specification 03 §8 rule 2).
     #[inline]
-    fn into_span(self, range: Range<u64>) -> Result<Span<'a, P>, Error> {
+    fn into_span(self, range: impl RangeBounds<u64>) -> Result<Span<'a, P>, Error> {
         self.client.access.check()?;
-        let len = range.end.checked_sub(range.start).filter(|len| *len > 0).ok_or(Error::EMPTY)?;
-        self.pin.check(range.start, len)?;
+        let ChunkFacts { pa, size, core, location, .. } = self.pin.facts();
+        let start = match range.start_bound() {
+            Bound::Included(start) => *start,
+            Bound::Excluded(before) => before.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(last) => last.saturating_add(1),
+            Bound::Excluded(end) => *end,
+            Bound::Unbounded => size,
+        };
+        let len = end.checked_sub(start).filter(|len| *len > 0).ok_or(Error::EMPTY)?;
+        self.pin.check(start, len)?;
         let writable = self.is_writable();
-        let ChunkFacts { pa, core, location, .. } = self.pin.facts();
-        let address = pa.checked_add(range.start).ok_or(Error::EMPTY)?;
+        let address = pa.checked_add(start).ok_or(Error::EMPTY)?;
         Ok(Span {
             device: &self.client.device,
             access: &self.client.access,

@@ -4,14 +4,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use axon_clients::{Access, Attachment, InfoHandle};
+use axon_memory::ChunkInfo;
 use axon_platform::{DeviceAddr, Platform};
 use axon_ports::reset::{Requester, ResetRequest};
-use axon_ports::{
-    AllocRequest, Category, ChunkFacts, ClientId, CoreId, CoreMap, HbmIndex, Lifespan, Location,
-    MemoryPort,
-};
+use axon_ports::{AllocRequest, Category, ClientId, CoreId, CoreMap, HbmIndex, Lifespan, Location};
 
 use crate::bounce::Pool;
+use crate::memory::pinned_bytes;
 use crate::peers::Peers;
 use crate::{Buffer, Device, DeviceBuffer, Error, HostBuffer, View};
 
@@ -179,8 +178,7 @@ impl<P: Platform> Client<P> {
     #[inline]
     pub fn by_handle(&self, handle: u64) -> Result<View<'_, P>, Error> {
         self.access().check()?;
-        let pin = self.device().memory().pin(handle).ok_or(Error::BadHandle { handle })?;
-        Ok(View::new(self.shared(), pin))
+        Ok(View::new(self.shared(), self.device().memory().lookup(handle)?))
     }
 
     /// Gives one reference back.
@@ -189,7 +187,7 @@ impl<P: Platform> Client<P> {
     /// [`Error::BadHandle`], [`Error::WrongOwner`].
     pub async fn free(&self, handle: u64) -> Result<(), Error> {
         self.access().check()?;
-        Ok(self.device().memory().free(self.id(), handle).await?)
+        Ok(self.device().memory().free(Some(self.id()), handle).await?)
     }
 
     /// Takes one more reference.
@@ -198,16 +196,28 @@ impl<P: Platform> Client<P> {
     /// As [`Client::free`].
     pub async fn retain(&self, handle: u64) -> Result<(), Error> {
         self.access().check()?;
-        Ok(self.device().memory().retain(self.id(), handle).await?)
+        let memory = self.device().memory();
+        let name = memory.lookup_mut(self.id(), handle)?.header().name();
+        memory.retain(name).await?.into_header();
+        Ok(())
     }
 
-    /// The chunk that contains this address.
+    /// The chunk that contains this address, host addresses in their tagged form.
     ///
     /// # Errors
-    /// [`Error::NotFound`] (ENOMEM, as the command it replaces).
-    pub async fn search(&self, address: DeviceAddr) -> Result<ChunkFacts, Error> {
+    /// [`Error::NoSuchAddress`] (ENOMEM, as the command it replaces).
+    pub async fn search(&self, address: DeviceAddr) -> Result<ChunkInfo, Error> {
         self.access().check()?;
-        Ok(self.device().memory().search(address).await?)
+        Ok(self.device().memory().search_pa(address.0, false).await?)
+    }
+
+    /// The chunk in which all of `[address, address + len)` lies; pinned as long as the view lives.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchAddress`], [`Error::OutOfRange`].
+    pub async fn within(&self, address: DeviceAddr, len: u64) -> Result<View<'_, P>, Error> {
+        self.access().check()?;
+        Ok(View::new(self.shared(), self.device().memory().within(address.0, len).await?))
     }
 
     /// Asks for a reset of these cores, or of the whole device.
@@ -223,7 +233,7 @@ impl<P: Platform> Client<P> {
 
     /// Bytes of the client's memory that hardware may reach now.
     pub fn in_flight_bytes(&self) -> u64 {
-        self.device().memory().pinned_bytes(self.id())
+        pinned_bytes(self.device().memory(), self.id())
     }
 
     /// Ends the client and waits until everything it owned is cleaned up. Dropping the future does

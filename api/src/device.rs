@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
 use axon_clients::{ClientInfo, Clients};
+use axon_memory::{ChunkLine, MemoryClient, MemoryService, Usage};
 use axon_neuron::hal::Hal;
 use axon_neuron::reset::ResetTicket;
 use axon_neuron::{Counters, NeuronDevice, Probed, Published, probe};
@@ -15,14 +16,14 @@ use axon_ports::reset::{DeviceState, Requester, ResetRequest};
 use axon_ports::{ClientId, ClientSlot, CoreMap, DeviceIndex, RoutingId};
 
 use crate::driver::Inner as DriverInner;
-use crate::memory::{Memory, MemoryTotals};
+use crate::memory::{self, MemoryTotals};
 use crate::peers::Peers;
 use crate::{Client, Error, InfoClient};
 
 struct Shared<P: Platform> {
     driver: Arc<DriverInner<P>>,
     neuron: NeuronDevice<P>,
-    memory: Memory,
+    memory: MemoryClient,
     clients: Clients<Peers<P>>,
     /// Position in [`Platform::functions`].
     position: usize,
@@ -50,15 +51,15 @@ impl<P: Platform> Device<P> {
         let platform = &driver.platform;
         let Probed { pools, ladder } =
             probe(platform, function, &driver.config, &driver.table, |geometry| {
-                crate::memory::make_pools(platform, geometry)
+                memory::make_pools(platform, driver.reserve_bytes, geometry)
             })
             .await?;
-        let (memory, memory_task) = crate::memory::start(pools)?;
-        let Published { device: neuron, completion, reset } = ladder.publish(memory.port())?;
+        let (memory, service) = MemoryService::new(pools);
+        let Published { device: neuron, completion, reset } = ladder.publish(memory.clone())?;
         let peers =
             Peers { platform: platform.clone(), neuron: neuron.clone(), memory: memory.clone() };
         let (clients, control) = Clients::new(peers);
-        platform.spawn("memory", memory_task)?;
+        platform.spawn("memory", service.run())?;
         platform.spawn("completion", completion)?;
         platform.spawn("reset", reset)?;
         platform.spawn("control", control.run())?;
@@ -142,7 +143,7 @@ impl<P: Platform> Device<P> {
         &self.0.neuron
     }
 
-    pub(crate) fn memory(&self) -> &Memory {
+    pub(crate) fn memory(&self) -> &MemoryClient {
         &self.0.memory
     }
 
@@ -216,21 +217,45 @@ impl<P: Platform> Device<P> {
         self.0.neuron.counters()
     }
 
-    /// Live memory of one client.
-    pub fn client_memory(&self, client: ClientId) -> MemoryTotals {
-        self.0.memory.client_totals(client)
+    /// Live memory of one attached client.
+    pub fn client_memory(&self, client: &ClientInfo) -> MemoryTotals {
+        memory::client_totals(&self.0.memory, client.client, client.slot)
     }
 
     /// Totals of the memory service. `draining` includes what clients that are being cleaned up
     /// still have in flight.
     pub fn memory_totals(&self) -> MemoryTotals {
-        let mut totals = self.0.memory.totals();
+        let mut totals = memory::totals(&self.0.memory);
         totals.draining += self
             .clients()
             .iter()
             .filter(|info| info.closing)
-            .map(|info| self.0.memory.pinned_bytes(info.client))
+            .map(|info| memory::pinned_bytes(&self.0.memory, info.client))
             .sum::<u64>();
         totals
+    }
+
+    /// How full arenas and reserve pools are.
+    ///
+    /// # Errors
+    /// [`Error::Removed`].
+    pub async fn memory_usage(&self) -> Result<Usage, Error> {
+        Ok(self.0.memory.usage().await?)
+    }
+
+    /// Every device chunk of a channel by address, whoever owns it; an unknown channel has none.
+    ///
+    /// # Errors
+    /// [`Error::Removed`].
+    pub async fn chunks(&self, channel: u32) -> Result<Vec<ChunkLine>, Error> {
+        Ok(self.0.memory.dump(channel, usize::MAX).await?)
+    }
+
+    /// Every host chunk by address.
+    ///
+    /// # Errors
+    /// [`Error::Removed`].
+    pub async fn host_chunks(&self) -> Result<Vec<ChunkLine>, Error> {
+        Ok(self.0.memory.dump_host(usize::MAX).await?)
     }
 }

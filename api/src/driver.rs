@@ -14,6 +14,7 @@ use embassy_sync::blocking_mutex::Mutex;
 use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
 use embassy_sync::waitqueue::MultiWakerRegistration;
 
+use crate::memory::reserve_bytes;
 use crate::{Device, Error};
 
 /// PCI vendor of every Neuron function.
@@ -33,6 +34,8 @@ pub(crate) struct Inner<P: Platform> {
     pub(crate) ids: ClientIds,
     pub(crate) table: DeviceTable,
     pub(crate) config: DeviceConfig,
+    /// Bytes of each host reserve pool of each device.
+    pub(crate) reserve_bytes: u64,
     progress: Mutex<CriticalSectionRawMutex, RefCell<Progress<P>>>,
 }
 
@@ -84,6 +87,7 @@ impl<P: Platform> Driver<P> {
             ids: ClientIds::new(),
             table: DeviceTable::new(),
             config,
+            reserve_bytes: reserve_bytes(&platform, functions.len()),
             progress: Mutex::new(RefCell::new(progress)),
         });
         for (position, function) in functions {

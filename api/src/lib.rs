@@ -58,6 +58,7 @@ pub use memory::MemoryTotals;
 pub use span::{Fill, Span, Transfer};
 
 pub use axon_clients::ClientInfo;
+pub use axon_memory::{ChunkInfo, ChunkLine, Usage};
 pub use axon_neuron::hal;
 pub use axon_neuron::reset::ResetTicket;
 pub use axon_neuron::{Counters, ProbeError};

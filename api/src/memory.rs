@@ -1,84 +1,74 @@
-//! The memory service of a device as this crate uses it.
+//! The memory service of a device as this crate puts it together, and what can be read of it.
 
-use axon_platform::{DeviceAddr, Platform};
-use axon_ports::{
-    AllocRequest, Chunk, ChunkFacts, ClientId, ClientSlot, MemoryError, MemoryGeometry, MemoryPort,
-    Pin, Pools,
-};
+use axon_memory::{MemoryClient, MemoryConfig, MemorySet, PlatformMemory};
+use axon_platform::Platform;
+use axon_ports::{ClientId, ClientSlot, Location, MemoryError, MemoryGeometry};
 
-const MISSING: MemoryError = MemoryError::Unsupported { what: "the memory service" };
+/// Pages of the largest host reserve pool.
+const LARGEST_RESERVE_PAGE: u64 = 2 << 20;
+/// There are so many reserve pools, all of the same size.
+const RESERVE_POOLS: u64 = 4;
 
-pub(crate) struct NoPools;
-impl Pools for NoPools {
-    fn alloc(&mut self, _request: &AllocRequest) -> Result<Chunk, MemoryError> {
-        Err(MISSING)
-    }
-}
-
-pub(crate) fn make_pools<P: Platform>(
-    _platform: &P,
-    _geometry: &MemoryGeometry,
-) -> Result<NoPools, MemoryError> {
-    Err(MISSING)
-}
-
-pub(crate) fn start(
-    _pools: NoPools,
-) -> Result<(Memory, impl Future<Output = ()> + Send + 'static), MemoryError> {
-    Ok((Memory, async {}))
-}
-
-/// Totals
+/// Live memory by place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MemoryTotals {
-    /// Bytes of live host chunks.
+    /// Bytes of host chunks.
     pub host: u64,
-    /// Bytes of live device chunks.
+    /// Bytes of device chunks.
     pub device: u64,
-    /// Bytes released but still reachable by hardware.
+    /// Bytes that are released, or whose client is leaving, and that hardware may still reach.
     pub draining: u64,
+    /// Live chunks.
+    pub chunks: u32,
 }
 
-#[derive(Clone)]
-pub(crate) struct Memory;
+/// Bytes of each reserve pool of one of `devices` devices: all of them together take at most a
+/// quarter of the host memory that devices reach.
+pub(crate) fn reserve_bytes(platform: &impl Platform, devices: usize) -> u64 {
+    let share = platform.free_dma_bytes() / 4 / (devices as u64).max(1) / RESERVE_POOLS;
+    let pages = share / LARGEST_RESERVE_PAGE;
+    (pages * LARGEST_RESERVE_PAGE).min(MemoryConfig::default().host_memory_size)
+}
 
-impl MemoryPort for Memory {
-    async fn alloc(&self, _request: AllocRequest) -> Result<Chunk, MemoryError> {
-        Err(MISSING)
+/// Rung D15 of the ladder.
+pub(crate) fn make_pools<P: Platform>(
+    platform: &P,
+    reserve_bytes: u64,
+    geometry: &MemoryGeometry,
+) -> Result<MemorySet<PlatformMemory<P>>, MemoryError> {
+    let config = MemoryConfig { host_memory_size: reserve_bytes, ..MemoryConfig::default() };
+    MemorySet::new(config, *geometry, PlatformMemory(platform.clone()))
+}
+
+/// Totals of the whole device.
+pub(crate) fn totals(memory: &MemoryClient) -> MemoryTotals {
+    let counters = memory.counters();
+    MemoryTotals {
+        host: counters.total(Location::Host),
+        device: counters.total(Location::Device),
+        draining: counters.draining(),
+        chunks: counters.live_chunks(),
     }
 }
-impl Memory {
-    pub(crate) fn port(&self) -> Memory {
-        Memory
-    }
-    pub(crate) fn pin(&self, _handle: u64) -> Option<Pin> {
-        None
-    }
-    pub(crate) async fn free(&self, _client: ClientId, _handle: u64) -> Result<(), MemoryError> {
-        Err(MISSING)
-    }
-    pub(crate) async fn retain(&self, _client: ClientId, _handle: u64) -> Result<(), MemoryError> {
-        Err(MISSING)
-    }
-    pub(crate) async fn search(&self, _address: DeviceAddr) -> Result<ChunkFacts, MemoryError> {
-        Err(MISSING)
-    }
-    pub(crate) async fn attach(
-        &self,
-        _client: ClientId,
-        _slot: ClientSlot,
-    ) -> Result<(), MemoryError> {
-        Err(MISSING)
-    }
-    pub(crate) async fn sweep(&self, _client: ClientId, _slot: ClientSlot) {}
-    pub(crate) async fn last_client_gone(&self) {}
-    pub(crate) fn pinned_bytes(&self, _client: ClientId) -> u64 {
-        0
-    }
-    pub(crate) fn client_totals(&self, _client: ClientId) -> MemoryTotals {
-        MemoryTotals::default()
-    }
-    pub(crate) fn totals(&self) -> MemoryTotals {
-        MemoryTotals::default()
-    }
+
+/// Totals of one attached client.
+pub(crate) fn client_totals(
+    memory: &MemoryClient,
+    client: ClientId,
+    slot: ClientSlot,
+) -> MemoryTotals {
+    let totals = memory.counters().client(client, slot).unwrap_or_default();
+    MemoryTotals { host: totals.host, device: totals.device, ..MemoryTotals::default() }
+}
+
+/// Bytes of live chunks of `client` that something holds against reuse. Looks at every record.
+pub(crate) fn pinned_bytes(memory: &MemoryClient, client: ClientId) -> u64 {
+    let table = memory.table();
+    (0..table.slot_limit())
+        .filter_map(|slot| table.record(slot))
+        // A record is alive while its generation is odd; dead ones count as draining already.
+        .filter(|record| record.generation() & 1 == 1 && record.owner() == client.number())
+        .filter(|record| record.pins() != 0)
+        .map(|record| record.size())
+        .sum()
 }

@@ -4,12 +4,13 @@ use core::future::Future;
 use core::time::Duration;
 
 use axon_clients::DevicePeers;
+use axon_memory::MemoryClient;
 use axon_neuron::NeuronDevice;
 use axon_platform::Platform;
 use axon_ports::reset::DeviceState;
 use axon_ports::{ClientId, ClientSlot, MemoryError};
 
-use crate::memory::Memory;
+use crate::memory::pinned_bytes;
 
 /// Most time that transfers in flight get when their client leaves (specification 03 §15).
 const DRAIN: Duration = Duration::from_secs(1);
@@ -20,7 +21,7 @@ const LOOK: Duration = Duration::from_micros(100);
 pub(crate) struct Peers<P: Platform> {
     pub(crate) platform: P,
     pub(crate) neuron: NeuronDevice<P>,
-    pub(crate) memory: Memory,
+    pub(crate) memory: MemoryClient,
 }
 
 impl<P: Platform> DevicePeers for Peers<P> {
@@ -52,16 +53,20 @@ impl<P: Platform> DevicePeers for Peers<P> {
     /// A transfer in flight shows as a pin on memory of its client.
     async fn drain(&self, client: ClientId) {
         let deadline = self.platform.now() + DRAIN;
-        while self.memory.pinned_bytes(client) != 0 && self.platform.now() < deadline {
+        while pinned_bytes(&self.memory, client) != 0 && self.platform.now() < deadline {
             self.platform.sleep(LOOK).await;
         }
     }
 
     async fn sweep(&self, client: ClientId, slot: ClientSlot) {
-        self.memory.sweep(client, slot).await;
+        if let Err(error) = self.memory.detach(client, slot).await {
+            log::warn!("the memory of {client} was not swept: {error}");
+        }
     }
 
     async fn last_client_gone(&self) {
-        self.memory.last_client_gone().await;
+        if let Err(error) = self.memory.last_client_gone().await {
+            log::warn!("memory of all clients was not swept: {error}");
+        }
     }
 }

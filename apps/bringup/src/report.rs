@@ -79,7 +79,7 @@ pub struct CopyRow {
     pub doorbells: u64,
     /// Register reads, by the driver's own count.
     pub register_reads: u64,
-    /// Descriptors, both directions and the marker's included.
+    /// Descriptors of one side of the queue, the marker's included.
     pub descriptors: u64,
 }
 
@@ -131,7 +131,7 @@ mod tests {
                 verified: true,
                 doorbells: 2,
                 register_reads: 0,
-                descriptors: 4,
+                descriptors: 2,
             }]
             .into(),
             ..Report::default()
@@ -142,7 +142,7 @@ mod tests {
              \"generation\":\"V2\",\"index\":0,\"state\":\"READY\",\"bringup_ns\":5,\
              \"error\":null}],\"copies\":[{\"device\":0,\"core\":1,\"kind\":\"h2d\",\
              \"bytes\":4096,\"verified\":true,\"doorbells\":2,\"register_reads\":0,\
-             \"descriptors\":4}],\"metrics\":{}}"
+             \"descriptors\":2}],\"metrics\":{}}"
         );
     }
 }

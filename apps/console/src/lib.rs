@@ -1,6 +1,5 @@
-#![doc = include_str!("../README.md")]
-//!
-//! ## Inside
+//! The console: a line interpreter that drives devices by hand, by script and in tests. Its manual
+//! is `docs/console.md`.
 //!
 //! [`main`] is an application like any other. It reads the file `script` where the launcher
 //! handed one over, else the console; answers go to the console, failures to the log.

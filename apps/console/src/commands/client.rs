@@ -76,7 +76,7 @@ pub(super) fn list<P: Platform>(
     words.finish()?;
     let clients = device.clients();
     for info in &clients {
-        let used = device.client_memory(info.client);
+        let used = device.client_memory(info);
         rows(
             &Fields::new()
                 .with("slot", info.slot.number())

@@ -1,7 +1,8 @@
 //! `alloc`, `free`, `retain`, `lookup`, `search`, `within`, `mem`, `chunks`, `handles`.
 
-use axon::ports::{AllocRequest, Category, ChunkFacts, Lifespan, Location};
-use axon_platform::{DeviceAddr, Errno, Platform};
+use axon::ChunkLine;
+use axon::ports::{AllocRequest, Category, ChunkFacts, ClientId, Lifespan, Location};
+use axon_platform::{DeviceAddr, Platform};
 
 use crate::answer::{Failure, Fields, Outcome};
 use crate::session::Session;
@@ -100,8 +101,8 @@ pub(super) async fn search<P: Platform>(
 ) -> Outcome {
     let address = words.number("address")?;
     words.finish()?;
-    let facts = session.client()?.search(DeviceAddr(address)).await?;
-    Ok(describe(Fields::new(), &facts))
+    let found = session.client()?.search(DeviceAddr(address)).await?;
+    Ok(describe(Fields::new(), &found.facts).with("handle", found.handle))
 }
 
 /// `within PA LEN`: whether one chunk holds the whole range.
@@ -112,8 +113,7 @@ pub(super) async fn within<P: Platform>(
     let address = words.number("address")?;
     let len = words.number("length")?;
     words.finish()?;
-    let facts = session.client()?.search(DeviceAddr(address)).await?;
-    facts.check(address - facts.pa.0, len).map_err(axon::Error::from)?;
+    let facts = session.client()?.within(DeviceAddr(address), len).await?.facts();
     Ok(describe(Fields::new(), &facts))
 }
 
@@ -126,10 +126,7 @@ fn describe(fields: Fields, facts: &ChunkFacts) -> Fields {
         .with("region", u32::from(facts.region))
         .with("nc", facts.core.number())
         .with("type", facts.category.name().unwrap_or("UNKNOWN"));
-    match facts.owner {
-        Some(client) => fields.with("owner", client.number()),
-        None => fields.with("owner", "driver"),
-    }
+    with_owner(fields, facts.owner)
 }
 
 fn place(location: Location) -> &'static str {
@@ -139,33 +136,76 @@ fn place(location: Location) -> &'static str {
     }
 }
 
-/// `mem`: bytes by place, and what is released but still reachable by hardware.
-pub(super) fn totals<P: Platform>(session: &Session<P>, words: &mut Words<'_>) -> Outcome {
+/// `mem [DEV]`: bytes by place, and what hardware may still reach although it was given up.
+pub(super) async fn totals<P: Platform>(
+    session: &mut Session<P>,
+    words: &mut Words<'_>,
+) -> Outcome {
     let device = session.device(words, 0)?;
     words.finish()?;
+    let arenas = device.memory_usage().await?.arenas;
     let totals = device.memory_totals();
     Ok(Fields::new()
         .with("host", totals.host)
         .with("device", totals.device)
-        .with("draining", totals.draining))
+        .with("draining", totals.draining)
+        .with("chunks", totals.chunks)
+        .with("free", arenas.iter().map(|arena| arena.free).sum::<u64>())
+        .with("largest", arenas.iter().map(|arena| arena.largest).max().unwrap_or(0)))
 }
 
-/// `chunks`: all device chunks, by address.
+/// `chunks [DEV] [channel=]`: device chunks by address, whoever owns them.
 pub(super) async fn chunks<P: Platform>(
-    _session: &mut Session<P>,
+    session: &mut Session<P>,
     words: &mut Words<'_>,
-    _rows: &mut dyn FnMut(&Fields),
+    rows: &mut dyn FnMut(&Fields),
 ) -> Outcome {
+    let device = session.device(words, 0)?;
+    let only = words.option_limited("channel", u32::MAX.into())?;
     words.finish()?;
-    Err(Failure::new(Errno::EOPNOTSUPP, "chunks"))
+    let channels = match only {
+        Some(channel) => channel as u32..=channel as u32,
+        None => 0..=u32::from(device.hal().memory_geometry().channel_count).saturating_sub(1),
+    };
+    let mut count = 0;
+    for channel in channels {
+        let lines = device.chunks(channel).await?;
+        count += lines.len();
+        lines.iter().for_each(|line| rows(&line_row(line)));
+    }
+    Ok(Fields::new().with("count", count))
 }
 
-/// `handles`
-pub(super) fn handles<P: Platform>(
-    _session: &Session<P>,
+/// `handles [DEV]`: chunks that have one, by number.
+pub(super) async fn handles<P: Platform>(
+    session: &mut Session<P>,
     words: &mut Words<'_>,
-    _rows: &mut dyn FnMut(&Fields),
+    rows: &mut dyn FnMut(&Fields),
 ) -> Outcome {
+    let device = session.device(words, 0)?;
     words.finish()?;
-    Err(Failure::new(Errno::EOPNOTSUPP, "handles"))
+    let mut lines = device.host_chunks().await?;
+    for channel in 0..u32::from(device.hal().memory_geometry().channel_count) {
+        lines.extend(device.chunks(channel).await?);
+    }
+    lines.retain(|line| line.handle != 0);
+    lines.sort_unstable_by_key(|line| line.handle);
+    lines.iter().for_each(|line| rows(&line_row(line)));
+    Ok(Fields::new().with("count", lines.len()))
+}
+
+fn line_row(line: &ChunkLine) -> Fields {
+    let fields = Fields::new()
+        .with("handle", line.handle)
+        .address("pa", line.pa.0)
+        .with("size", line.size)
+        .with("type", line.category.name().unwrap_or("UNKNOWN"));
+    with_owner(fields, line.owner)
+}
+
+fn with_owner(fields: Fields, owner: Option<ClientId>) -> Fields {
+    match owner {
+        Some(client) => fields.with("owner", client.number()),
+        None => fields.with("owner", "driver"),
+    }
 }
