@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::faults::{FaultError, Faults};
+use crate::report::Traces;
 
 const GIB: u64 = 1 << 30;
 
@@ -136,6 +137,7 @@ pub struct FunctionConfig {
     pub strict: bool,
     /// Faults armed from the start.
     pub faults: Faults,
+    pub(crate) traces: Traces,
 }
 
 /// A configuration that no function can have.
@@ -188,6 +190,7 @@ impl FunctionConfig {
             inline_dma_bytes: 136 << 20,
             strict: false,
             faults: Faults::default(),
+            traces: Traces::default(),
         }
     }
 
@@ -209,6 +212,14 @@ impl FunctionConfig {
             _ => self.faults.arm(&order)?,
         }
         Ok(())
+    }
+
+    /// Switches a trace on from the start: `doorbells`, `descriptors`, `registers` or `all`.
+    ///
+    /// # Errors
+    /// A sentence, for another name.
+    pub fn trace(&mut self, which: &str) -> Result<(), String> {
+        self.traces.switch(which, true)
     }
 
     /// Hardware generation of the product.

@@ -44,16 +44,7 @@ impl Function {
     }
 
     fn switch_trace(&mut self, which: &str, on: bool) -> Result<String, String> {
-        let traces = &mut self.recorder.traces;
-        match which {
-            "doorbells" => traces.doorbells = on,
-            "descriptors" => traces.descriptors = on,
-            "registers" => traces.registers = on,
-            "all" => {
-                *traces = crate::report::Traces { doorbells: on, descriptors: on, registers: on };
-            }
-            _ => return Err(format!("no such trace: {which:?}")),
-        }
+        self.recorder.traces.switch(which, on)?;
         Ok(format!("trace {which} {}", if on { "on" } else { "off" }))
     }
 }

@@ -137,10 +137,8 @@ impl Function {
             map,
             config,
         };
-        if function.config.firmware_late_ns > 0 {
-            function.misc.dead = true;
-            function.after(function.config.firmware_late_ns, Later::FirmwareUp);
-        }
+        function.recorder.traces = function.config.traces;
+        function.start_firmware();
         Ok(function)
     }
 
@@ -332,7 +330,7 @@ impl Function {
         while let Some((at, later)) = self.agenda.due(self.clock.now_ns()) {
             self.event_time = Some(at);
             match later {
-                Later::FirmwareUp => self.misc.dead = self.reset_is_running(),
+                Later::FirmwareUp { reset } => self.firmware_up(reset),
                 Later::ResetDone => self.end_reset(),
                 Later::Ready { reset } => self.firmware_ready(reset),
                 Later::QemuDoorbellDone => self.qemu_doorbell_done(),

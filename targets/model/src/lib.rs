@@ -18,10 +18,13 @@ mod mailbox;
 mod map;
 pub mod memory;
 mod miscram;
+mod names;
 mod notific;
 mod pci;
 pub mod report;
 mod reset;
+#[cfg(feature = "server")]
+pub mod server;
 mod sync_bank;
 mod time;
 mod udma;

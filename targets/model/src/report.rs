@@ -178,6 +178,20 @@ pub(crate) struct Traces {
     pub registers: bool,
 }
 
+impl Traces {
+    /// Switches `doorbells`, `descriptors`, `registers` or `all`.
+    pub fn switch(&mut self, which: &str, on: bool) -> Result<(), String> {
+        match which {
+            "doorbells" => self.doorbells = on,
+            "descriptors" => self.descriptors = on,
+            "registers" => self.registers = on,
+            "all" => *self = Traces { doorbells: on, descriptors: on, registers: on },
+            _ => return Err(format!("no such trace: {which:?}")),
+        }
+        Ok(())
+    }
+}
+
 /// Where the function writes down what it sees; cheap while nothing unusual happens.
 #[derive(Default, Debug)]
 pub(crate) struct Recorder {

@@ -176,6 +176,22 @@ impl Function {
         self.reset.running = None;
         self.reset.doorbell = 0;
         self.misc = MiscRam::new(&self.config);
+        self.start_firmware();
+    }
+
+    /// Firmware needs its configured time from power-on.
+    pub(crate) fn start_firmware(&mut self) {
+        if self.config.firmware_late_ns > 0 {
+            self.misc.dead = true;
+            let reset = self.reset.number;
+            self.after(self.config.firmware_late_ns, Later::FirmwareUp { reset });
+        }
+    }
+
+    pub(crate) fn firmware_up(&mut self, reset: u64) {
+        if reset == self.reset.number {
+            self.misc.dead = false;
+        }
     }
 
     /// Reset values for all queues, engines, semaphores, events and NOTIFIC blocks of the scope;

@@ -8,8 +8,8 @@ use crate::mailbox::Answer;
 /// Something that happens by itself.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Later {
-    /// Firmware has started.
-    FirmwareUp,
+    /// Firmware has started, unless a reset came in between.
+    FirmwareUp { reset: u64 },
     /// The running reset ends.
     ResetDone,
     /// `FW_STATUS` turns to ready, unless another reset came in between.
@@ -61,10 +61,13 @@ mod tests {
         let mut agenda = Agenda::default();
         agenda.add(5, Later::ResetDone);
         agenda.add(3, Later::QemuDoorbellDone);
-        agenda.add(5, Later::FirmwareUp);
+        agenda.add(5, Later::FirmwareUp { reset: 0 });
         assert_eq!((agenda.first(), agenda.due(2)), (Some(3), None));
         let order: Vec<Later> =
             std::iter::from_fn(|| agenda.due(5)).map(|(_, later)| later).collect();
-        assert_eq!(order, [Later::QemuDoorbellDone, Later::ResetDone, Later::FirmwareUp]);
+        assert_eq!(
+            order,
+            [Later::QemuDoorbellDone, Later::ResetDone, Later::FirmwareUp { reset: 0 }]
+        );
     }
 }

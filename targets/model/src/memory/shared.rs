@@ -84,6 +84,11 @@ impl SharedMemory {
         self.file.as_ref().map(AsFd::as_fd)
     }
 
+    /// Whether it may be written.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
     /// Length in bytes.
     pub fn len_bytes(&self) -> u64 {
         self.len as u64
