@@ -13,6 +13,9 @@ use embassy_executor::SendSpawner;
 use embassy_executor::raw::{Executor, TaskStorage};
 use static_cell::StaticCell;
 
+use crate::console;
+use crate::time::{idle, timers};
+
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Some task wants to run.
@@ -39,10 +42,15 @@ pub fn run(main: impl Future<Output = ()> + 'static) -> ! {
         spawner.spawn(token);
     }
     loop {
-        while PENDED.swap(false, Relaxed) {
+        if PENDED.load(Relaxed) {
+            PENDED.store(false, Relaxed);
             // SAFETY: the only call, and not from within a task.
             unsafe { executor.poll() };
+        } else {
+            idle::wait(|| PENDED.load(Relaxed) || timers::is_due());
         }
+        timers::wake_due();
+        console::input::wake();
     }
 }
 

@@ -69,11 +69,14 @@ pub fn store_fence() {
     unsafe { asm!("sfence", options(nostack, preserves_flags)) };
 }
 
-/// A random number of the hardware's, where it has one ready.
+/// A random number of the hardware's, where it has such a thing and one ready.
 pub fn random() -> Option<u64> {
+    if !has_random() {
+        return None;
+    }
     (0..10).find_map(|_| {
         let (value, valid): (u64, u8);
-        // SAFETY: called where `has_random` said so; touches registers only.
+        // SAFETY: the processor has the instruction; it touches registers only.
         unsafe {
             asm!("rdrand {}", "setc {}", out(reg) value, out(reg_byte) valid, options(nomem, nostack))
         };

@@ -173,6 +173,15 @@ pub fn translate(virt: u64) -> Option<(u64, Flags)> {
     with(|tables| tables.lookup(virt))
 }
 
+/// Whether `virt` is mapped; `None` while the tables are being changed. For the fatal paths, which may
+/// have interrupted anything.
+pub fn is_mapped(virt: u64) -> Option<bool> {
+    critical_section::with(|section| {
+        let mut tables = TABLES.borrow(section).try_borrow_mut().ok()?;
+        Some(tables.lookup(virt).is_some())
+    })
+}
+
 impl Tables {
     fn root_mut(&mut self) -> Option<&mut PageTable> {
         // SAFETY: the root is a table of ours, reached through this record only.
