@@ -46,6 +46,13 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     axon_kernel::fatal::panic(info)
 }
 
-/// Never called, because the image aborts on panic; precompiled code names it all the same.
+// The precompiled `core` and `alloc` know how to unwind and name what that takes. The image aborts
+// on panic, so neither function is ever called.
+
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}
+
+#[unsafe(no_mangle)]
+extern "C" fn _Unwind_Resume() -> ! {
+    axon_kernel::exit::fatal()
+}

@@ -41,6 +41,7 @@ pub fn run(main: impl Future<Output = ()> + 'static) -> ! {
     if let Ok(token) = storage.spawn(|| main) {
         spawner.spawn(token);
     }
+    x86_64::instructions::interrupts::enable();
     loop {
         if PENDED.load(Relaxed) {
             PENDED.store(false, Relaxed);

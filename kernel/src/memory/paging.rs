@@ -3,7 +3,7 @@
 //! | addresses | what | rights |
 //! |---|---|---|
 //! | page 0 | nothing: a null pointer faults | – |
-//! | up to 2 MiB | firmware tables | read |
+//! | up to 1 MiB | firmware tables | read |
 //! | the image | code / constants / data, guard pages left out | execute / read / write |
 //! | RAM | at its physical address, in the largest pages | write |
 //! | upper half | device memory, see [`windows`](super::windows) | write |
@@ -26,6 +26,9 @@ use super::{frames, stacks};
 use crate::boot_info::{BootInfo, RegionKind};
 
 const LARGE_BYTES: u64 = 2 << 20;
+
+/// End of the memory of old, where firmware leaves tables.
+const FIRMWARE_END: u64 = 1 << 20;
 
 /// What may be done with a page, and how it is cached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,7 +96,7 @@ pub unsafe fn init(info: &BootInfo, image: &Image) -> Result<(), NoTables> {
     with(|tables| {
         tables.gigabyte_pages = crate::processor::has_gigabyte_pages();
         tables.root = Some(new_table().ok_or(NoTables)?);
-        tables.map(PAGE_BYTES, PAGE_BYTES, image.text - PAGE_BYTES, Rights::Read)?;
+        tables.map(PAGE_BYTES, PAGE_BYTES, FIRMWARE_END - PAGE_BYTES, Rights::Read)?;
         tables.map_image(image)?;
         for region in &info.memory {
             if region.kind != RegionKind::Reserved {
@@ -270,14 +273,20 @@ fn fill(
     mut len: u64,
     flags: Flags,
 ) -> Result<(), NoTables> {
+    if level == 1 {
+        let pages = (len / PAGE_BYTES) as usize;
+        for entry in table.iter_mut().skip(index(virt, 1)).take(pages) {
+            entry.set_addr(PhysAddr::new_truncate(phys), flags);
+            phys += PAGE_BYTES;
+        }
+        return Ok(());
+    }
     let span = span(level);
     while len > 0 {
         let here = len.min(span - virt % span);
         let entry = &mut table[index(virt, level)];
         let whole = here == span && phys.is_multiple_of(span);
-        if level == 1 {
-            entry.set_addr(PhysAddr::new_truncate(phys), flags);
-        } else if entry.is_unused() && whole && (level == 2 || level == 3 && gigabyte_pages) {
+        if entry.is_unused() && whole && (level == 2 || level == 3 && gigabyte_pages) {
             entry.set_addr(PhysAddr::new_truncate(phys), flags | Flags::HUGE_PAGE);
         } else if !entry.flags().contains(Flags::HUGE_PAGE) {
             if entry.is_unused() {

@@ -202,12 +202,16 @@ impl<L: Links> Runs<L> {
         self.list(class).next()
     }
 
-    /// The first run that holds `pages` pages at this alignment, looking at all that may. Slow, and
-    /// only for requests that [`find`](Self::find) rounded past the last run.
+    /// The first run that holds `pages` pages at this alignment, looking at each that may. Slow, and
+    /// only for requests that [`find`](Self::find) rounded past the last run, which is why no class
+    /// above the rounded one needs a look.
     fn search(&self, pages: u32, align: u32) -> Option<(u32, u32)> {
-        (class_of(pages)..CLASSES).flat_map(|class| self.list(class)).find(|&(first, length)| {
-            first.next_multiple_of(align).saturating_add(pages) <= first + length
-        })
+        let above = pages.checked_add(align - 1).and_then(round_up).map_or(CLASSES, class_of);
+        (class_of(pages)..above.min(CLASSES)).flat_map(|class| self.list(class)).find(
+            |&(first, length)| {
+                first.next_multiple_of(align).saturating_add(pages) <= first + length
+            },
+        )
     }
 
     fn list(&self, class: usize) -> impl Iterator<Item = (u32, u32)> {
