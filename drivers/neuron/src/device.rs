@@ -1,33 +1,32 @@
-//! The shared handle of one device: identity, state, registers.
+//! The shared handle of one device: identity, state, registers, resets.
 
-use alloc::sync::Arc;
 use core::future::Future;
+use core::time::Duration;
 
 use axon_platform::{Bdf, MmioWindow, PciFunction, Platform};
-use axon_ports::reset::{DeviceState, ResetRequest};
-use axon_ports::{DeviceIndex, RoutingId};
+use axon_ports::reset::{DeviceState, Requester, ResetRequest};
+use axon_ports::{ClientId, CoreId, DeviceIndex, RoutingId};
 
+use crate::dma::engine;
 use crate::reset::ResetTicket;
-use crate::{Dma, Error, Hal};
+use crate::shared::Shared;
+use crate::state::CoreState;
+use crate::{DeviceTable, Dma, Error, Hal};
 
 /// A mapped BAR on platform `P`.
 pub type Window<P> = <<P as Platform>::Function as PciFunction>::Window;
 
-/// Corrected and uncorrected errors of one memory (specification 01 §4).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct EccCounts {
-    /// Corrected.
-    pub corrected: u16,
-    /// Not corrected.
-    pub uncorrected: u16,
-}
+/// Time from switching bus mastering off until memory may be freed.
+const MASTER_OFF: Duration = Duration::from_millis(1);
+/// Time for engines to stop behind their current packet.
+const ENGINES_OFF: Duration = Duration::from_millis(10);
 
 /// What the driver has done on the data path since the device came up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Doorbell writes, both sides.
     pub doorbells: u64,
-    /// Registers read on the data path; stays 0 unless something fails.
+    /// Registers read because of a batch; stays 0 unless one is late.
     pub register_reads: u64,
     /// Descriptors staged on one side, markers included.
     pub descriptors: u64,
@@ -35,11 +34,11 @@ pub struct Counters {
     pub batches: u64,
     /// Bytes of finished batches.
     pub bytes: u64,
-    /// Batches that ended in time.
+    /// Batches whose marker was seen.
     pub completed: u64,
-    /// Batches that did not.
+    /// Rings that faulted because of a deadline.
     pub timeouts: u64,
-    /// Aborts seen.
+    /// Rings that faulted because of an abort.
     pub aborts: u64,
     /// Batches ended by a reset, a fault of a neighbour, or a removal.
     pub cancelled: u64,
@@ -49,17 +48,8 @@ pub struct Counters {
     pub quarantined: u64,
 }
 
-pub(crate) struct Shared<P: Platform> {
-    hal: Hal,
-    bdf: Bdf,
-    index: DeviceIndex,
-    routing_id: RoutingId,
-    registers: Window<P>,
-    dma: Dma<P>,
-}
-
 /// One device. Clones are handles on the same device.
-pub struct NeuronDevice<P: Platform>(Arc<Shared<P>>);
+pub struct NeuronDevice<P: Platform>(Dma<P>);
 
 impl<P: Platform> Clone for NeuronDevice<P> {
     fn clone(&self) -> Self {
@@ -68,89 +58,171 @@ impl<P: Platform> Clone for NeuronDevice<P> {
 }
 
 impl<P: Platform> NeuronDevice<P> {
+    pub(crate) fn new(dma: Dma<P>) -> Self {
+        NeuronDevice(dma)
+    }
+
+    #[inline]
+    pub(crate) fn shared(&self) -> &Shared<P> {
+        &self.0.0
+    }
+
     /// What is known about the device without touching it.
+    #[inline]
     pub fn hal(&self) -> &Hal {
-        &self.0.hal
+        &self.shared().hal
+    }
+
+    /// The machine it is in.
+    #[inline]
+    pub fn platform(&self) -> &P {
+        &self.shared().platform
     }
 
     /// Where the function sits.
     pub fn bdf(&self) -> Bdf {
-        self.0.bdf
+        self.shared().bdf
     }
 
     /// Public number.
+    #[inline]
     pub fn index(&self) -> DeviceIndex {
-        self.0.index
+        self.shared().index
     }
 
     /// Firmware's number.
     pub fn routing_id(&self) -> RoutingId {
-        self.0.routing_id
+        self.shared().routing_id
+    }
+
+    /// Number of the server in a switched pod.
+    pub fn server_id(&self) -> Option<u16> {
+        self.shared().server_id
+    }
+
+    /// The table the device is in.
+    pub fn table(&self) -> &DeviceTable {
+        self.shared().rungs.slot.table()
+    }
+
+    /// The DMA side.
+    #[inline]
+    pub fn dma(&self) -> &Dma<P> {
+        &self.0
     }
 
     /// Current state.
     pub fn state(&self) -> DeviceState {
-        DeviceState::Reset
+        self.shared().states.device()
     }
 
     /// Resolves when the device is READY or INVALID; at once if it already is.
     pub fn settled(&self) -> impl Future<Output = DeviceState> + Send + 'static {
-        core::future::ready(DeviceState::Invalid)
+        let shared = self.0.0.clone();
+        async move { shared.states.wait(|state| state != DeviceState::Reset).await }
     }
 
-    /// Serial number; `None` where firmware has not set one.
-    ///
-    /// # Errors
-    /// [`Error::DeviceGone`].
-    pub fn serial_number(&self) -> Result<Option<u64>, Error> {
-        Err(Error::Unsupported { what: "serial number" })
+    /// Resolves with the first state that differs from `seen`.
+    pub fn state_changed(
+        &self,
+        seen: DeviceState,
+    ) -> impl Future<Output = DeviceState> + Send + 'static {
+        let shared = self.0.0.clone();
+        async move { shared.states.wait(|state| state != seen).await }
     }
 
-    /// Firmware API version; `None` where firmware has not set one.
-    ///
-    /// # Errors
-    /// [`Error::DeviceGone`].
-    pub fn firmware_version(&self) -> Result<Option<u32>, Error> {
-        Err(Error::Unsupported { what: "firmware version" })
+    /// State of a core.
+    pub fn core_state(&self, core: CoreId) -> CoreState {
+        self.shared().states.core(core)
+    }
+
+    /// Number of reset drives that have covered a core: what was made under another number is
+    /// stale (specification 05 §6).
+    pub fn core_epoch(&self, core: CoreId) -> u32 {
+        self.shared().states.epoch(core)
     }
 
     /// Reads the 32-bit register at `offset` of the register window.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for an offset that is unaligned or outside,
-    /// [`Error::DeviceGone`].
+    /// [`Error::DeviceGone`], [`Error::Removed`].
     pub fn read32(&self, offset: u64) -> Result<u32, Error> {
-        self.0.hal.check_register(offset, self.0.registers.len_bytes())?;
-        Ok(self.0.registers.read32(offset))
+        let shared = self.shared();
+        shared.hal.check_register(offset, shared.registers.len_bytes())?;
+        shared.check_alive()?;
+        Ok(shared.registers.read32(offset))
     }
 
     /// Writes the 32-bit register at `offset`, for a client.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`], [`Error::RegisterDenied`], [`Error::DeviceGone`].
+    /// [`Error::InvalidArgument`], [`Error::RegisterDenied`] (specification 01 §3.11),
+    /// [`Error::DeviceGone`], [`Error::Removed`].
     pub fn write32(&self, offset: u64, value: u32) -> Result<(), Error> {
-        self.0.hal.check_register_write(offset, self.0.registers.len_bytes())?;
-        self.0.registers.write32(offset, value);
+        let shared = self.shared();
+        shared.hal.check_register_write(offset, shared.registers.len_bytes())?;
+        shared.check_alive()?;
+        shared.registers.write32(offset, value);
         Ok(())
     }
 
-    /// Asks for a reset.
+    /// Window onto HBM, where the function has one. What it shows: [`Hal::memory_window_offset`].
+    pub fn memory_window(&self) -> Option<&Window<P>> {
+        self.shared().rungs.memory_window.as_ref()
+    }
+
+    /// Length of the register window in bytes.
+    pub fn register_window_len(&self) -> u64 {
+        self.shared().registers.len_bytes()
+    }
+
+    /// Asks for a reset. A request of the driver itself puts the device into RESET at once.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for an empty or foreign core map, [`Error::Busy`] for the 17th
-    /// uncollected request of a client, [`Error::Removed`]. Nothing has been touched.
+    /// uncollected request of a client, [`Error::DeviceGone`], [`Error::Removed`]. Nothing has been
+    /// touched.
     pub fn reset(&self, request: ResetRequest) -> Result<ResetTicket, Error> {
-        let _ = request;
-        Err(Error::Unsupported { what: "a reset" })
+        let shared = self.shared();
+        shared.hal.check_reset(request.map)?;
+        shared.check_alive()?;
+        let ticket = shared.resets.submit(request)?;
+        if request.requester == Requester::Internal && request.map.is_device() {
+            shared.states.set_device(DeviceState::Reset);
+        }
+        for core in shared.hal.core_ids().filter(|&core| request.map.contains(core)) {
+            shared.states.set_core(core, CoreState::Resetting);
+        }
+        Ok(ticket)
     }
 
-    /// The DMA side.
-    pub fn dma(&self) -> &Dma<P> {
-        &self.0.dma
+    /// Resolves once no reset request of `client` waits or runs.
+    pub fn resets_settled(&self, client: ClientId) -> impl Future<Output = ()> + Send + 'static {
+        self.shared().resets.clone().settled(client)
     }
 
     /// What has been done on the data path.
     pub fn counters(&self) -> Counters {
-        Counters::default()
+        self.0.counters()
+    }
+
+    /// Takes the device down: waiters are told, tasks end, engines stop, bus mastering goes off
+    /// (specification 05 §5 T2 to T8). The rest is given back when the last handle is dropped.
+    pub async fn shut_down(&self) {
+        let shared = self.shared();
+        shared.rungs.slot.set_visible(false);
+        shared.remove();
+        let gone = shared.check_alive() == Err(Error::DeviceGone);
+        shared.stop();
+        if !gone {
+            for engine in shared.hal.engines() {
+                engine::disable(&shared.registers, engine.unit);
+            }
+            shared.platform.sleep(ENGINES_OFF).await;
+        }
+        shared.bus_master.switch_off();
+        shared.platform.sleep(MASTER_OFF).await;
+        self.0.release_quarantine();
     }
 }

@@ -24,18 +24,28 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 pub mod config;
 pub mod device;
 pub mod dma;
 mod error;
 pub mod hal;
+mod info;
 pub mod probe;
+mod registers;
 pub mod reset;
+mod shared;
+mod state;
+mod wake;
 
 pub use config::DeviceConfig;
 pub use device::{Counters, NeuronDevice, Window};
 pub use dma::{Copy, Dma, Fill, Target};
 pub use error::{CancelCause, Error, ResetStage};
 pub use hal::Hal;
+pub use info::{EccCounts, HbmErrors, PowerSample};
 pub use probe::{DeviceTable, Ladder, ProbeError, Probed, Published, probe};
+pub use reset::ResetTicket;
+pub use state::CoreState;

@@ -1,49 +1,80 @@
 //! Everything that moves bytes: engines, rings, copies, fills, the completion task
 //! (specification 02, 03).
+//!
+//! ```text
+//! Copy ─first poll─► Port ─admit─► Ring: descriptors + marker          mark dirty, wake
+//!                                                                             │
+//! completion task, once a turn: barrier · doorbells S2M, M2S · oldest markers ▼ · wake · yield
+//! ```
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | `descriptor`, `cursor`, `memory` | words, indices and memory of a ring |
+//! | `queue`, `engine` | what is written to hardware |
+//! | `slab`, `ring` | batches of one ring: staged, in flight, ended |
+//! | `fault`, `interrupt`, `quarantine` | what happens when a batch does not end as it should |
+//! | `port` | who may stage on a ring, who waits, who is refused |
+//! | `transfer`, `copy`, `fill_source` | requests of any size, as futures |
+//! | `completion` | the task |
 
+pub(crate) mod completion;
+mod copy;
+mod cursor;
+mod descriptor;
+pub(crate) mod engine;
+mod fault;
+mod fill_source;
+mod interrupt;
+mod memory;
+mod port;
+mod quarantine;
+mod queue;
 mod report;
+mod ring;
+mod slab;
+mod transfer;
 
-use core::future::Future;
-use core::marker::PhantomData;
-use core::pin::Pin as FuturePin;
-use core::task::{Context, Poll};
+use alloc::sync::Arc;
 
-use axon_platform::{DeviceAddr, Platform};
-use axon_ports::{CoreId, Pin};
+use core::sync::atomic::Ordering;
+use core::time::Duration;
 
-use crate::Error;
+use axon_platform::Platform;
+use axon_ports::{ClientId, CoreId};
 
+use crate::Counters;
+use crate::shared::Shared;
+
+pub use copy::{Copy, Fill, Target};
 pub use report::EngineReport;
 
-/// One end of a copy: where, and what keeps the memory there from being reused.
-///
-/// The caller has checked that the range lies inside the chunk that `pin` holds.
-#[derive(Debug)]
-pub struct Target {
-    /// First byte, as the device sees it.
-    pub address: DeviceAddr,
-    /// Holds the chunk until the hardware is done with it.
-    pub pin: Pin,
-}
+pub(crate) use fault::DRAIN;
+pub(crate) use fill_source::FillSource;
+pub(crate) use memory::RingMemory;
+pub(crate) use port::{Port, PortCell};
+pub(crate) use ring::{Ring, RingName};
+pub(crate) use slab::Outcome;
+
+/// Most time that batches of a client get when it is dropped.
+const CLIENT_DRAIN: Duration = Duration::from_secs(1);
+const CLIENT_DRAIN_LOOK: Duration = Duration::from_millis(1);
 
 /// The DMA side of a device. Clones reach the same rings.
-pub struct Dma<P: Platform>(PhantomData<fn() -> P>);
+pub struct Dma<P: Platform>(pub(crate) Arc<Shared<P>>);
 
 impl<P: Platform> Clone for Dma<P> {
     fn clone(&self) -> Self {
-        Dma(PhantomData)
+        Dma(self.0.clone())
     }
 }
 
 impl<P: Platform> Dma<P> {
-    pub(crate) fn new() -> Self {
-        Dma(PhantomData)
-    }
-
-    /// Copies `len_bytes` on the default ring of `core`, the core of the destination if that is
+    /// Copies `len_bytes` on the default ring of `core`: the core of the destination if that is
     /// device memory, else of the source (specification 03 §5.3).
     ///
-    /// Nothing happens before the first poll or [`Copy::start`].
+    /// Nothing happens before the first poll or [`Copy::start`]. Copies on one ring end in the
+    /// order in which they are staged.
+    #[inline]
     pub fn copy(
         &self,
         core: CoreId,
@@ -51,60 +82,64 @@ impl<P: Platform> Dma<P> {
         destination: Target,
         len_bytes: u64,
     ) -> Copy<P> {
-        let _ = (core, source, destination, len_bytes);
-        Copy(PhantomData)
+        Copy::new(self.0.clone(), self.0.default_port(core), source, destination, len_bytes)
     }
 
     /// Sets `len_bytes` to `byte` by DMA on the default ring of `core` (specification 03 §9).
     pub fn fill(&self, core: CoreId, destination: Target, byte: u8, len_bytes: u64) -> Fill<P> {
-        let _ = (core, destination, byte, len_bytes);
-        Fill(PhantomData)
+        Fill::new(self.0.clone(), self.0.default_port(core), destination, byte, len_bytes)
     }
-}
 
-/// A copy. Dropping it cancels nothing in hardware: the memory stays pinned until the hardware is
-/// done (specification 03 §15).
-///
-/// # Errors
-/// [`Error::InvalidArgument`] for size 0; the DMA errors of [`Error`].
-#[must_use = "a copy does nothing unless it is started or awaited"]
-pub struct Copy<P: Platform>(PhantomData<fn() -> P>);
-
-impl<P: Platform> Copy<P> {
-    /// Stages the copy and rings at once, without waiting for the end of the turn.
-    ///
-    /// Where the ring is full or in reset, the copy is left for the first poll.
-    pub fn start(&mut self) {}
-
-    /// As [`Copy::start`].
-    ///
-    /// # Errors
-    /// [`Error::Again`] where the ring is full or in reset; nothing is staged. Any other error is
-    /// the result of the copy.
-    pub fn try_start(&mut self) -> Result<(), Error> {
-        Err(Error::Unsupported { what: "a copy" })
+    /// What has been done on all rings.
+    pub(crate) fn counters(&self) -> Counters {
+        let register_reads = self.0.data_path_reads.load(Ordering::Relaxed);
+        let mut sum = Counters { register_reads, ..Counters::default() };
+        for cell in &self.0.ports {
+            cell.with(|port| {
+                let Some(ring) = port.ring() else { return };
+                let counted = ring.counters();
+                sum.doorbells += counted.doorbells;
+                sum.descriptors += counted.descriptors;
+                sum.batches += counted.batches;
+                sum.bytes += counted.bytes;
+                sum.completed += counted.completed;
+                sum.timeouts += counted.timeouts;
+                sum.aborts += counted.aborts;
+                sum.cancelled += counted.cancelled;
+                sum.replays += counted.replays;
+                sum.quarantined += u64::from(ring.quarantined());
+            });
+        }
+        sum
     }
-}
 
-impl<P: Platform> Future for Copy<P> {
-    type Output = Result<(), Error>;
-
-    fn poll(self: FuturePin<&mut Self>, _cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Poll::Ready(Err(Error::Unsupported { what: "a copy" }))
+    /// Gives the batches of `client` that are in flight at most 1 s (specification 03 §15). What is
+    /// not done then goes on without the client: its memory stays pinned until the hardware is done.
+    pub async fn drain(&self, client: ClientId) {
+        let deadline = self.0.platform.now() + CLIENT_DRAIN;
+        while self.works_for(client) && !self.0.is_stopped() {
+            if self.0.platform.now() >= deadline {
+                return;
+            }
+            self.0.platform.sleep(CLIENT_DRAIN_LOOK).await;
+        }
     }
-}
 
-/// A fill. Dropping it cancels nothing in hardware.
-///
-/// # Errors
-/// As [`Copy`].
-#[must_use = "a fill does nothing unless it is started or awaited"]
-pub struct Fill<P: Platform>(PhantomData<fn() -> P>);
+    fn works_for(&self, client: ClientId) -> bool {
+        let busy = |cell: &PortCell| {
+            cell.with(|port| port.ring().is_some_and(|ring| ring.works_for(client)))
+        };
+        self.0.ports.iter().any(busy)
+    }
 
-impl<P: Platform> Future for Fill<P> {
-    type Output = Result<(), Error>;
-
-    fn poll(self: FuturePin<&mut Self>, _cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Poll::Ready(Err(Error::Unsupported { what: "a fill" }))
+    /// Bus mastering is off: no memory can be written any more.
+    pub(crate) fn release_quarantine(&self) {
+        for cell in &self.0.ports {
+            cell.with(|port| {
+                if let Some(ring) = port.ring() {
+                    ring.release_quarantine();
+                }
+            });
+        }
     }
 }

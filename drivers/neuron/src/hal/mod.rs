@@ -226,7 +226,7 @@ impl Hal {
     }
 
     /// The cores of the device in ascending order.
-    pub fn core_ids(&self) -> impl Iterator<Item = CoreId> + Clone {
+    pub fn core_ids(&self) -> impl Iterator<Item = CoreId> + Clone + use<> {
         let map = self.core_map;
         CoreId::all().filter(move |core| map & (1 << core.number()) != 0)
     }
@@ -254,6 +254,12 @@ impl Hal {
     /// Whether resets leave the hardware alone.
     pub const fn no_reset(&self) -> bool {
         self.no_reset
+    }
+
+    /// The same device with a memory window that could not be mapped.
+    pub(crate) const fn without_memory_window(mut self) -> Hal {
+        self.bar4_len = 0;
+        self
     }
 
     /// What the memory service has to know.

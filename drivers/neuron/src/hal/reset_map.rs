@@ -72,6 +72,12 @@ impl Hal {
         }
     }
 
+    /// Whether a ring on `engine` that did not drain may be used again after a reset of `map`. Where
+    /// the reset map names no engines, re-programming is all there is (05 §11.4).
+    pub fn reset_cures(&self, map: CoreMap, engine: EngineId) -> bool {
+        !self.tables.reset.covers_core_engines || self.reset_covers(map, engine)
+    }
+
     /// Whether a reset of `map` re-initialises host-transfer engine `engine`
     /// (specification 03 §2.2): on a part of the device only where all its cores are in the map.
     pub fn reset_initialises(&self, map: CoreMap, engine: EngineId) -> bool {

@@ -125,7 +125,7 @@ impl Hal {
         let count = places.len().min(128);
         for (k, place) in places.iter_mut().take(count).enumerate() {
             let device = k / 8;
-            let position = if flip { k % 8 ^ 6 } else { k % 8 };
+            let position = if flip { (k % 8) ^ 6 } else { k % 8 };
             let row = if switched {
                 &V4_PDS_CORES[device % 2]
             } else {

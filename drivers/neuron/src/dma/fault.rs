@@ -1,0 +1,190 @@
+//! What happens to a ring whose oldest batch does not end (specification 03 §7.8-1, 02 §10).
+//!
+//! The ring is paused and given 10 ms to drain. If it does, it is re-programmed and goes on; if it
+//! does not, or the engine shows an abort, it takes no work until a reset that covers its engine.
+//! Either way every batch on it ends, and memory that is not proven quiet stays pinned.
+
+use axon_platform::{Instant, MmioWindow};
+use core::time::Duration;
+
+use super::engine;
+use super::report::EngineReport;
+use super::ring::{Phase, Ring};
+use super::slab::{Hardware, MAX_LAPS, Outcome};
+use crate::CancelCause;
+use crate::hal::{BatchKind, Hal};
+use crate::registers::misc_ram;
+
+/// How long a paused ring may take until nothing is under way.
+pub(crate) const DRAIN: Duration = Duration::from_millis(10);
+/// A late batch is looked at no more often than this.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What came of looking at a ring that makes no progress.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Attention {
+    /// Nothing to do yet.
+    Wait,
+    /// The oldest batch failed; the ring drains and must not be given work.
+    Draining,
+    /// The ring was re-programmed and goes on.
+    Recovered,
+    /// The ring takes no more work.
+    Faulted,
+    /// The function answers all-ones.
+    Gone,
+}
+
+/// What a look at the hardware needs.
+pub(crate) struct Look<'a, W> {
+    /// Register window.
+    pub registers: &'a W,
+    /// The device.
+    pub hal: &'a Hal,
+    /// Time of this turn.
+    pub now: Instant,
+    /// Registers read so far.
+    pub reads: u64,
+}
+
+impl<W: MmioWindow> Look<'_, W> {
+    /// Whether the function is gone: to be asked when a register reads all-ones (01 §5).
+    pub(crate) fn is_gone(&mut self) -> bool {
+        self.reads += 1;
+        let device_id = self.hal.tables().map.misc_ram + misc_ram::DEVICE_ID;
+        self.registers.read32(device_id) == misc_ram::ALL_ONES
+    }
+}
+
+impl Ring {
+    /// Looks after a ring on which nothing has ended this turn.
+    pub(crate) fn attend<W: MmioWindow>(&mut self, look: &mut Look<'_, W>) -> Attention {
+        match self.phase {
+            Phase::Running => self.attend_running(look),
+            Phase::Draining { until, waited_us } => self.attend_draining(look, until, waited_us),
+            Phase::Closing | Phase::Stopped => Attention::Wait,
+        }
+    }
+
+    /// The clock of a batch starts when it becomes the oldest of its ring: one that waits behind
+    /// others must not be late before it has begun. For a batch alone that is its doorbell.
+    // assumed: 03 §7.5 counts from the trigger; its own text has one batch a ring in flight.
+    fn attend_running<W: MmioWindow>(&mut self, look: &mut Look<'_, W>) -> Attention {
+        let Some(oldest) = self.in_flight.first() else { return Attention::Wait };
+        let data = self.slab[oldest].count.saturating_sub(1);
+        let waited = look.now.since(*self.oldest_since.get_or_insert(look.now));
+        if waited >= look.hal.budget(data, BatchKind::Sync).total() {
+            // One last read after the deadline has passed.
+            if self.sweep() > 0 {
+                return Attention::Wait;
+            }
+            return self.begin_fault(look, waited);
+        }
+        if waited >= LOOK * (self.looks + 1) {
+            self.looks = (waited.as_nanos() / LOOK.as_nanos()) as u32;
+            look.reads += 2;
+            let (m2s_state, s2m_state) = engine::states(look.registers, self.name.unit);
+            let report = EngineReport { m2s_state, s2m_state, ..EngineReport::default() };
+            if report.is_aborted() || report.is_all_ones() {
+                return self.begin_fault(look, waited);
+            }
+        }
+        Attention::Wait
+    }
+
+    #[cold]
+    fn begin_fault<W: MmioWindow>(
+        &mut self,
+        look: &mut Look<'_, W>,
+        waited: Duration,
+    ) -> Attention {
+        look.reads += engine::DIAGNOSIS_READS;
+        let report = engine::diagnose(look.registers, self.name.unit);
+        if report.is_all_ones() && look.is_gone() {
+            return Attention::Gone;
+        }
+        let waited_us = waited.as_micros() as u64;
+        let aborted = report.is_aborted();
+        log::error!(
+            "{} {}: {} after {waited_us} us with {} batches in flight: {report}",
+            self.name.engine,
+            self.name.queue,
+            if aborted { "engine stopped" } else { "no completion" },
+            self.in_flight.len(),
+        );
+        self.queue.pause(look.registers);
+        if aborted {
+            self.counters.aborts += 1;
+            return self.end_fault(look, waited_us, Some(report), false);
+        }
+        self.counters.timeouts += 1;
+        let until = look.now + DRAIN;
+        self.phase = Phase::Draining { until, waited_us };
+        self.attend_draining(look, until, waited_us)
+    }
+
+    fn attend_draining<W: MmioWindow>(
+        &mut self,
+        look: &mut Look<'_, W>,
+        until: Instant,
+        waited_us: u64,
+    ) -> Attention {
+        look.reads += 2;
+        if self.queue.is_drained(look.registers) {
+            return self.end_fault(look, waited_us, None, true);
+        }
+        if look.now < until {
+            return Attention::Draining;
+        }
+        look.reads += engine::DIAGNOSIS_READS;
+        let report = engine::diagnose(look.registers, self.name.unit);
+        if report.is_all_ones() && look.is_gone() {
+            return Attention::Gone;
+        }
+        let aborted = report.is_aborted().then_some(report);
+        self.end_fault(look, waited_us, aborted, false)
+    }
+
+    /// Ends every batch of the ring: the oldest with what happened to it, the others as done where
+    /// their marker is there, else as cancelled.
+    fn end_fault<W: MmioWindow>(
+        &mut self,
+        look: &mut Look<'_, W>,
+        waited_us: u64,
+        aborted: Option<EngineReport>,
+        drained: bool,
+    ) -> Attention {
+        let mut failure = Some(match aborted {
+            Some(report) => Outcome::Aborted(report),
+            None => Outcome::Late { waited_us },
+        });
+        while let Some(slot) = self.slab.pop(&mut self.in_flight) {
+            let record = &mut self.slab[slot];
+            let seen = self.memory.is_marked(record.marker.pair, record.marker.value);
+            let laps = usize::from(record.laps);
+            if !seen && drained && laps > 0 && laps < MAX_LAPS {
+                failure = None;
+                record.hardware = Hardware::Suspended;
+                self.slab.push(&mut self.suspended, slot);
+                continue;
+            }
+            let outcome = match failure.take() {
+                Some(_) if laps > 0 => Outcome::Cancelled(CancelCause::Reset),
+                Some(failure) => failure,
+                None if seen => Outcome::Done,
+                None => Outcome::Cancelled(CancelCause::RingFault),
+            };
+            self.end_early(slot, outcome, seen);
+        }
+        if drained {
+            self.program(look.registers);
+            self.replay();
+            Attention::Recovered
+        } else {
+            self.phase = Phase::Stopped;
+            self.needs_reset = true;
+            self.cancel_suspended(CancelCause::Reset);
+            Attention::Faulted
+        }
+    }
+}

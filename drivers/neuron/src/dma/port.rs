@@ -1,0 +1,157 @@
+//! The way into a ring: who may stage, who waits, who is refused (specification 03 §7.3, §7.8).
+
+use alloc::boxed::Box;
+use core::cell::RefCell;
+use core::task::Waker;
+
+use embassy_sync::blocking_mutex::Mutex;
+use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
+
+use super::ring::Ring;
+use crate::Error;
+use crate::wake::{Queue, Ticket};
+
+/// Whether a batch may be staged now.
+pub(crate) enum Admission {
+    /// It may: the port has a ring with room.
+    Go,
+    /// Not yet: no room, others before it, or a reset.
+    Wait,
+    /// It never will.
+    Refused(Error),
+}
+
+/// One host-transfer queue of the device, with or without a ring.
+#[derive(Default)]
+pub(crate) struct Port {
+    ring: Option<Box<Ring>>,
+    /// Work is taken: there is a ring and nothing below speaks against it.
+    open: bool,
+    /// A reset is under way, or the first one has not ended.
+    held: bool,
+    /// The ring drains after a fault.
+    draining: bool,
+    /// Why no work is taken any more.
+    refused: Option<Error>,
+    queue: Queue,
+}
+
+impl Port {
+    /// A port without a ring, of a device in reset.
+    pub(crate) fn in_reset() -> Self {
+        Port { held: true, ..Port::default() }
+    }
+
+    /// Whether a reset holds the port.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held
+    }
+
+    /// Asks to stage a batch of `data` data descriptors. `ticket` is the place in the queue.
+    #[inline]
+    pub(crate) fn admit(&mut self, data: u32, ticket: Option<Ticket>) -> Admission {
+        if self.open
+            && self.queue.is_turn(ticket)
+            && self.ring.as_deref().is_some_and(|ring| ring.has_room(data))
+        {
+            return Admission::Go;
+        }
+        self.decline()
+    }
+
+    #[cold]
+    fn decline(&self) -> Admission {
+        if let Some(error) = self.refused {
+            return Admission::Refused(error);
+        }
+        match &self.ring {
+            Some(ring) if ring.is_choked() => Admission::Refused(Error::QuarantineFull {
+                engine: ring.name.engine,
+                queue: ring.name.queue,
+            }),
+            _ => Admission::Wait,
+        }
+    }
+
+    /// Queues a task until work may be staged.
+    pub(crate) fn wait(&mut self, ticket: Option<Ticket>, waker: &Waker) -> Result<Ticket, Error> {
+        self.queue.wait(ticket, waker)
+    }
+
+    /// Gives a place in the queue up; the next one is called.
+    pub(crate) fn leave(&mut self, ticket: Ticket) {
+        let was_turn = self.queue.is_turn(Some(ticket));
+        self.queue.leave(ticket);
+        if was_turn {
+            self.call();
+        }
+    }
+
+    /// Calls the task whose turn it is: there is room, or the answer has changed.
+    #[inline]
+    pub(crate) fn call(&mut self) {
+        if self.queue.is_empty() {
+            return;
+        }
+        if self.refused.is_some() {
+            self.queue.call_all();
+        } else if self.open {
+            self.queue.call();
+        }
+    }
+
+    /// The ring, if one is bound.
+    #[inline]
+    pub(crate) fn ring(&mut self) -> Option<&mut Ring> {
+        self.ring.as_deref_mut()
+    }
+
+    /// Binds a ring.
+    pub(crate) fn bind(&mut self, ring: Box<Ring>) {
+        self.ring = Some(ring);
+        self.decide();
+    }
+
+    /// New work waits from now on, or no longer.
+    pub(crate) fn set_held(&mut self, held: bool) {
+        self.held = held;
+        self.decide();
+    }
+
+    /// The ring drains after a fault, or no longer.
+    pub(crate) fn set_draining(&mut self, draining: bool) {
+        self.draining = draining;
+        self.decide();
+    }
+
+    /// New work is refused from now on, or no longer.
+    pub(crate) fn set_refused(&mut self, refused: Option<Error>) {
+        self.refused = refused;
+        self.decide();
+    }
+
+    /// Why new work is refused.
+    pub(crate) fn refused(&self) -> Option<Error> {
+        self.refused
+    }
+
+    fn decide(&mut self) {
+        self.open = self.ring.is_some() && !self.held && !self.draining && self.refused.is_none();
+        self.call();
+    }
+}
+
+/// A port behind a lock that is held within one poll only.
+pub(crate) struct PortCell(Mutex<CriticalSectionRawMutex, RefCell<Port>>);
+
+impl PortCell {
+    pub(crate) const fn new(port: Port) -> Self {
+        PortCell(Mutex::new(RefCell::new(port)))
+    }
+
+    /// Works on the port. `work` does not come back here.
+    #[inline]
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Port) -> R) -> R {
+        self.0.lock(|port| work(&mut port.borrow_mut()))
+    }
+}

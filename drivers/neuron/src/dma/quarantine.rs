@@ -1,0 +1,121 @@
+//! Memory that the hardware may still reach although nobody waits any more (specification 05
+//! §17.3).
+//!
+//! A batch in quarantine keeps its pins and its marker pairs. It leaves by proof only: its late
+//! marker, a successful reset that covers its engine, or bus mastering off.
+
+use axon_ports::ClientId;
+
+use super::memory::PAIRS;
+use super::ring::Ring;
+use super::slab::{Hardware, List, Marker, Outcome, SLOTS, Slot};
+use crate::CancelCause;
+
+impl Ring {
+    /// Ends a batch that has left the chain of those in flight. `proven` says that its marker was
+    /// seen, so that nothing is left to fear from it.
+    pub(super) fn end_early(&mut self, slot: Slot, outcome: Outcome, proven: bool) {
+        match outcome {
+            Outcome::Done => self.counters.completed += 1,
+            Outcome::Cancelled(_) => self.counters.cancelled += 1,
+            _ => {}
+        }
+        self.slab[slot].finish(outcome);
+        if proven {
+            self.quiet(slot);
+        } else {
+            self.end_fill_read(slot);
+            self.slab[slot].hardware = Hardware::Quarantined;
+            self.slab.push(&mut self.quarantined, slot);
+        }
+    }
+
+    /// Batches in quarantine.
+    pub(crate) fn quarantined(&self) -> u16 {
+        self.quarantined.len()
+    }
+
+    /// Lets go of what late markers have proven; answers how many batches that were.
+    pub(crate) fn sweep_quarantine(&mut self) -> u32 {
+        let mut proven = 0;
+        let mut list = core::mem::replace(&mut self.quarantined, List::EMPTY);
+        while let Some(slot) = self.slab.pop(&mut list) {
+            let seen = self.slab[slot]
+                .markers()
+                .any(|Marker { pair, value }| self.memory.is_marked(pair, value));
+            if seen {
+                self.quiet(slot);
+                proven += 1;
+            } else {
+                self.slab.push(&mut self.quarantined, slot);
+            }
+        }
+        proven
+    }
+
+    /// A reset has proven the engine quiet: nothing is left to fear from any batch of the past.
+    pub(crate) fn release_quarantine(&mut self) {
+        while let Some(slot) = self.slab.pop(&mut self.quarantined) {
+            self.quiet(slot);
+        }
+    }
+
+    /// Ends everything that somebody may wait for; the memory stays pinned.
+    pub(crate) fn end_all(&mut self, outcome: Outcome) {
+        while let Some(slot) = self.slab.pop(&mut self.in_flight) {
+            let Marker { pair, value } = self.slab[slot].marker;
+            let seen = self.memory.is_marked(pair, value);
+            self.end_early(slot, if seen { Outcome::Done } else { outcome }, seen);
+        }
+        while let Some(slot) = self.slab.pop(&mut self.suspended) {
+            self.end_early(slot, outcome, false);
+        }
+    }
+
+    /// Ends the batches that were to be issued again.
+    pub(crate) fn cancel_suspended(&mut self, why: CancelCause) {
+        while let Some(slot) = self.slab.pop(&mut self.suspended) {
+            self.end_early(slot, Outcome::Cancelled(why), false);
+        }
+    }
+
+    /// Whether a batch in flight names memory of `client`.
+    pub(crate) fn works_for(&self, client: ClientId) -> bool {
+        [self.in_flight, self.suspended].into_iter().any(|list| {
+            self.slab.iter(list).any(|(_, record)| {
+                record.pins.iter().flatten().any(|pin| pin.owner() == Some(client))
+            })
+        })
+    }
+
+    /// Lends a marker pair to another lap of a batch.
+    pub(super) fn lend_pair(&mut self) -> Option<u16> {
+        let word = self.spare_pairs.iter().position(|&used| used != u64::MAX)?;
+        let used = self.spare_pairs.get_mut(word)?;
+        let bit = used.trailing_ones();
+        *used |= 1 << bit;
+        Some(SLOTS as u16 + word as u16 * 64 + bit as u16)
+    }
+
+    /// Takes lent pairs back and gives the record its own pair again.
+    pub(super) fn return_pairs(&mut self, slot: Slot) {
+        let record = &self.slab[slot];
+        let mut own = record.marker.pair;
+        for Marker { pair, .. } in record.markers() {
+            match pair.checked_sub(SLOTS as u16) {
+                Some(spare) => {
+                    if let Some(used) = self.spare_pairs.get_mut(usize::from(spare / 64)) {
+                        *used &= !(1 << (spare % 64));
+                    }
+                }
+                None => own = pair,
+            }
+        }
+        let record = &mut self.slab[slot];
+        record.marker.pair = own;
+        record.laps = 0;
+    }
+}
+
+// Every record has a pair of its own and as many pairs are left for further laps.
+const _: () = assert!(PAIRS as usize == 2 * SLOTS);

@@ -1,0 +1,356 @@
+//! One host-transfer ring: staging, doorbells, markers (specification 03 §6, §7).
+//!
+//! A ring is the unit of ordering, of faulting and of reset. It executes in order, so only the
+//! oldest marker has to be looked at. Everything here runs within one poll; nothing awaits.
+
+use axon_platform::{DeviceAddr, Instant, MmioWindow};
+use axon_ports::{CoreId, EngineId, Pin, QueueId};
+use core::task::Waker;
+
+use super::cursor::Cursor;
+use super::descriptor::{Barrier, MAX_BYTES, pair};
+use super::memory::RingMemory;
+use super::queue::HardwareQueue;
+use super::slab::{Hardware, List, Marker, Outcome, SLOTS, Slab, Slot, Span};
+use crate::Error;
+
+/// Most data descriptors of one batch.
+pub(crate) const MAX_DATA: u64 = 2032;
+/// Most bytes of one batch: 127 MiB.
+pub(crate) const MAX_BATCH_BYTES: u64 = MAX_DATA * MAX_BYTES;
+
+/// First marker value of a ring.
+const FIRST_MARKER: u32 = 0xabcd_ef01;
+/// Descriptors of a marker.
+const MARKER_DESCRIPTORS: u32 = 1;
+
+/// Who a ring is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RingName {
+    /// Engine.
+    pub engine: EngineId,
+    /// Queue of the engine.
+    pub queue: QueueId,
+    /// Core whose copies it carries.
+    pub core: CoreId,
+    /// UDMA unit in the register window.
+    pub unit: u64,
+}
+
+/// Whether the hardware runs the ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    /// Running.
+    Running,
+    /// Paused after a fault; waiting until nothing is under way (03 §7.8-1).
+    Draining {
+        /// Given up then.
+        until: Instant,
+        /// Time the late batch was given; µs.
+        waited_us: u64,
+    },
+    /// Paused for a reset; waiting until nothing is under way.
+    Closing,
+    /// Not running.
+    Stopped,
+}
+
+/// Data descriptors of a span.
+#[inline]
+pub(crate) fn data_descriptors(bytes: u64) -> u32 {
+    bytes.div_ceil(MAX_BYTES) as u32
+}
+
+/// What has been counted on one ring.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct RingCounters {
+    pub doorbells: u64,
+    pub descriptors: u64,
+    pub batches: u64,
+    pub bytes: u64,
+    pub completed: u64,
+    pub timeouts: u64,
+    pub aborts: u64,
+    pub cancelled: u64,
+    pub replays: u64,
+}
+
+/// A batch to stage.
+pub(crate) struct Staging {
+    /// What is copied; at most [`MAX_BATCH_BYTES`].
+    pub span: Span,
+    /// Memory that the hardware may reach.
+    pub pins: [Option<Pin>; 2],
+    /// It reads the fill buffer.
+    pub reads_fill_source: bool,
+}
+
+/// A ring with memory.
+pub(crate) struct Ring {
+    pub(crate) name: RingName,
+    pub(super) memory: RingMemory,
+    pub(super) queue: HardwareQueue,
+    pub(super) cursor: Cursor,
+    pub(super) slab: Slab,
+    /// Batches whose marker is awaited, in ring order.
+    pub(super) in_flight: List,
+    /// Batches caught by a reset, in ring order.
+    pub(super) suspended: List,
+    /// Batches given up but not proven quiet.
+    pub(super) quarantined: List,
+    /// Descriptors staged and not yet announced.
+    staged: u32,
+    next_value: u32,
+    /// When the oldest batch was first seen to be the oldest.
+    pub(super) oldest_since: Option<Instant>,
+    /// Looks at the engine since then.
+    pub(super) looks: u32,
+    pub(super) phase: Phase,
+    /// Marker pairs lent to later laps: pairs 256 and up.
+    pub(super) spare_pairs: [u64; 4],
+    /// Batches that ended and had read the fill buffer.
+    pub(crate) fill_reads_over: u32,
+    pub(super) counters: RingCounters,
+    /// Raised at each re-programming.
+    pub(super) epoch: u32,
+    /// It did not drain, or its engine stopped on an error.
+    pub(crate) needs_reset: bool,
+}
+
+impl Ring {
+    /// A ring that is not programmed yet.
+    pub(crate) fn new(name: RingName, memory: RingMemory) -> Result<Self, Error> {
+        Ok(Ring {
+            queue: HardwareQueue::new(name.unit, name.queue.number().into()),
+            cursor: Cursor::new(memory.mask()),
+            slab: Slab::new()?,
+            in_flight: List::EMPTY,
+            suspended: List::EMPTY,
+            quarantined: List::EMPTY,
+            staged: 0,
+            next_value: FIRST_MARKER,
+            oldest_since: None,
+            looks: 0,
+            phase: Phase::Stopped,
+            spare_pairs: [0; 4],
+            fill_reads_over: 0,
+            counters: RingCounters::default(),
+            epoch: 0,
+            needs_reset: false,
+            name,
+            memory,
+        })
+    }
+
+    /// Resets the hardware queue onto this ring and starts it. Marker values go on counting.
+    pub(crate) fn program<W: MmioWindow>(&mut self, registers: &W) {
+        self.queue.program(registers, self.memory.tx_place(), self.memory.rx_place());
+        self.cursor.restart();
+        self.staged = 0;
+        self.epoch = self.epoch.wrapping_add(1);
+        self.phase = Phase::Running;
+        self.oldest_since = None;
+        self.looks = 0;
+    }
+
+    /// What has been counted.
+    pub(crate) fn counters(&self) -> RingCounters {
+        self.counters
+    }
+
+    /// Whether a batch of `data` data descriptors can be staged now.
+    #[inline]
+    pub(crate) fn has_room(&self, data: u32) -> bool {
+        self.cursor.free() > data && self.slab.free() > 0
+    }
+
+    /// Whether no slot will come free without a reset.
+    pub(crate) fn is_choked(&self) -> bool {
+        usize::from(self.quarantined.len()) == SLOTS
+    }
+
+    /// Stages one batch: data, barrier, marker. Nothing is announced to the device yet. The caller
+    /// has seen that there is room; without a free record nothing is staged.
+    #[inline]
+    pub(crate) fn stage(&mut self, staging: Staging, waker: Option<Waker>) -> Option<Slot> {
+        let data = data_descriptors(staging.span.bytes);
+        let slot = self.slab.take()?;
+        let marker = Marker { pair: self.slab[slot].marker.pair, value: self.take_value() };
+        self.write_batch(&staging.span, marker);
+
+        let record = &mut self.slab[slot];
+        record.count = data + MARKER_DESCRIPTORS;
+        record.marker = marker;
+        record.hardware = Hardware::InFlight;
+        record.awaited = true;
+        record.replayable = !staging.span.overlaps();
+        record.reads_fill_source = staging.reads_fill_source;
+        record.outcome = Outcome::Pending;
+        record.waker = waker;
+        record.pins = staging.pins;
+        record.span = staging.span;
+        self.slab.push(&mut self.in_flight, slot);
+        Some(slot)
+    }
+
+    #[inline]
+    pub(super) fn take_value(&mut self) -> u32 {
+        let value = self.next_value;
+        self.next_value = match value.wrapping_add(1) {
+            0 => 1,
+            next => next,
+        };
+        value
+    }
+
+    /// Writes the descriptors of one batch and arms its marker.
+    #[inline]
+    pub(super) fn write_batch(&mut self, span: &Span, marker: Marker) {
+        let (mut source, mut destination) = (span.source.0, span.destination.0);
+        let mut left = span.bytes;
+        let step = if span.fixed_source { 0 } else { MAX_BYTES };
+        while left > MAX_BYTES {
+            self.write_pair(source, destination, MAX_BYTES, Barrier::None);
+            source = source.wrapping_add(step);
+            destination = destination.wrapping_add(MAX_BYTES);
+            left -= MAX_BYTES;
+        }
+        // Data and marker take different paths, so the last data has to land before the marker.
+        self.write_pair(source, destination, left, Barrier::Write);
+        let (from, to) = self.memory.arm(marker.pair, marker.value);
+        self.write_pair(from.0, to.0, 4, Barrier::None);
+
+        let count = data_descriptors(span.bytes) + MARKER_DESCRIPTORS;
+        self.staged += count;
+        self.counters.descriptors += u64::from(count);
+        self.counters.batches += 1;
+    }
+
+    #[inline]
+    fn write_pair(&mut self, source: u64, destination: u64, bytes: u64, barrier: Barrier) {
+        let descriptors = pair(
+            self.cursor.ring_id(),
+            DeviceAddr(source),
+            DeviceAddr(destination),
+            bytes as u32,
+            barrier,
+        );
+        self.memory.store(self.cursor.producer(), descriptors);
+        self.cursor.advance();
+    }
+
+    /// Announces everything staged: receive side first, one write a side. The caller has issued
+    /// the write barrier.
+    #[inline]
+    pub(crate) fn ring_doorbells<W: MmioWindow>(&mut self, registers: &W) {
+        if self.staged == 0 || self.phase != Phase::Running {
+            return;
+        }
+        registers.write32(self.queue.s2m_doorbell(), self.staged);
+        registers.write32(self.queue.m2s_doorbell(), self.staged);
+        self.staged = 0;
+        self.counters.doorbells += 2;
+    }
+
+    /// Retires every batch whose marker is there, oldest first; answers how many.
+    #[inline]
+    pub(crate) fn sweep(&mut self) -> u32 {
+        let mut retired = 0;
+        while let Some(slot) = self.in_flight.first() {
+            let Marker { pair, value } = self.slab[slot].marker;
+            if !self.memory.is_marked(pair, value) {
+                break;
+            }
+            self.retire_oldest();
+            retired += 1;
+        }
+        retired
+    }
+
+    /// Ends the oldest batch, whose marker was seen.
+    #[inline]
+    fn retire_oldest(&mut self) {
+        let Some(slot) = self.slab.pop(&mut self.in_flight) else { return };
+        self.oldest_since = None;
+        self.looks = 0;
+        let record = &mut self.slab[slot];
+        self.cursor.acknowledge(record.count);
+        self.memory.disarm(record.marker.pair);
+        self.counters.completed += 1;
+        self.counters.bytes += record.span.bytes;
+        record.finish(Outcome::Done);
+        self.quiet(slot);
+    }
+
+    /// The hardware can no longer reach what the batch named.
+    #[inline]
+    pub(super) fn quiet(&mut self, slot: Slot) {
+        let record = &mut self.slab[slot];
+        record.hardware = Hardware::Quiet;
+        record.unpin();
+        self.end_fill_read(slot);
+        if self.slab[slot].laps != 0 {
+            self.return_pairs(slot);
+        }
+        self.slab.release_if_over(slot);
+    }
+
+    /// The batch no longer counts as a reader of the fill buffer. A batch in quarantine may read
+    /// it once more, but what it writes then is undefined anyway.
+    #[inline]
+    pub(super) fn end_fill_read(&mut self, slot: Slot) {
+        let record = &mut self.slab[slot];
+        if record.reads_fill_source {
+            record.reads_fill_source = false;
+            self.fill_reads_over += 1;
+        }
+    }
+
+    /// A future comes for the result of its batch, or leaves its waker.
+    #[inline]
+    pub(crate) fn collect(&mut self, slot: Slot, waker: &Waker) -> Option<Result<(), Error>> {
+        let record = &mut self.slab[slot];
+        let result = match record.outcome {
+            Outcome::Pending => {
+                match &mut record.waker {
+                    Some(known) if known.will_wake(waker) => {}
+                    place => *place = Some(waker.clone()),
+                }
+                return None;
+            }
+            Outcome::Done => Ok(()),
+            _ => Err(self.error_of(slot)),
+        };
+        self.slab[slot].awaited = false;
+        self.slab.release_if_over(slot);
+        Some(result)
+    }
+
+    /// A future is gone: the batch goes on without it (03 §15).
+    pub(crate) fn abandon(&mut self, slot: Slot) {
+        let record = &mut self.slab[slot];
+        record.awaited = false;
+        record.waker = None;
+        self.slab.release_if_over(slot);
+    }
+
+    #[cold]
+    fn error_of(&self, slot: Slot) -> Error {
+        let RingName { engine, queue, .. } = self.name;
+        let record = &self.slab[slot];
+        match record.outcome {
+            Outcome::Late { waited_us } => Error::DmaTimeout {
+                engine,
+                queue,
+                descriptors: record.count.saturating_sub(MARKER_DESCRIPTORS),
+                source: record.span.source,
+                destination: record.span.destination,
+                waited_us,
+            },
+            Outcome::Aborted(report) => Error::DmaAborted { engine, queue, report },
+            Outcome::Cancelled(why) => Error::Cancelled { why },
+            Outcome::Gone => Error::DeviceGone,
+            Outcome::Pending | Outcome::Done => Error::RingFaulted { engine, queue },
+        }
+    }
+}

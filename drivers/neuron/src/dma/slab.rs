@@ -1,0 +1,367 @@
+//! What a ring remembers of each batch: 256 records that never move (specification 03 §1.4, §7.9).
+//!
+//! A record has two sides. The hardware may or may not still work on it, and a future may or may
+//! not still come for the result; the slot is free again when both are over. Slots are numbered by
+//! a byte into an array of 256, so that no index can be wrong.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ops::{Index, IndexMut};
+use core::task::Waker;
+
+use axon_platform::DeviceAddr;
+use axon_ports::Pin;
+
+use super::report::EngineReport;
+use crate::{CancelCause, Error};
+
+/// Batches that a ring remembers at once.
+pub(crate) const SLOTS: usize = 256;
+/// Most times a batch is issued again (03 §7.8-4).
+pub(crate) const MAX_LAPS: usize = 3;
+
+/// Number of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Slot(u8);
+
+/// A marker pair and the value it waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Marker {
+    /// Pair of the ring's marker page.
+    pub pair: u16,
+    /// Value that ends the batch.
+    pub value: u32,
+}
+
+/// What is copied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Span {
+    /// First byte of the source.
+    pub source: DeviceAddr,
+    /// First byte of the destination.
+    pub destination: DeviceAddr,
+    /// Bytes, 1 to 127 MiB.
+    pub bytes: u64,
+    /// The source address does not advance: every descriptor reads the same 64 KiB.
+    pub fixed_source: bool,
+}
+
+impl Span {
+    /// Whether source and destination share a byte. Such a copy is not idempotent.
+    pub(crate) fn overlaps(&self) -> bool {
+        let source_bytes = if self.fixed_source { self.bytes.min(65_536) } else { self.bytes };
+        let (source, destination) = (self.source.0, self.destination.0);
+        match destination.checked_sub(source) {
+            Some(ahead) => ahead < source_bytes,
+            None => source - destination < self.bytes,
+        }
+    }
+}
+
+/// What the hardware may still do with a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Hardware {
+    /// Nothing: its marker was seen, or it is proven quiet.
+    Quiet,
+    /// Staged; its marker is awaited.
+    InFlight,
+    /// Caught by a reset; to be issued again.
+    Suspended,
+    /// Given up, but not proven quiet.
+    Quarantined,
+}
+
+/// How a batch ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    /// Not yet.
+    Pending,
+    /// Its marker was seen.
+    Done,
+    /// Its deadline passed.
+    Late {
+        /// Time it was given; µs.
+        waited_us: u64,
+    },
+    /// The engine stopped on an error.
+    Aborted(EngineReport),
+    /// Ended early.
+    Cancelled(CancelCause),
+    /// The device is gone.
+    Gone,
+}
+
+/// One batch.
+pub(crate) struct Record {
+    /// Descriptors of one side, marker included.
+    pub count: u32,
+    /// Marker that is awaited.
+    pub marker: Marker,
+    /// What the hardware may still do.
+    pub hardware: Hardware,
+    /// A future will come for the result.
+    pub awaited: bool,
+    /// It may be issued again after a reset.
+    pub replayable: bool,
+    /// It reads the fill buffer.
+    pub reads_fill_source: bool,
+    /// Times it was issued again.
+    pub laps: u8,
+    next: Slot,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Who waits.
+    pub waker: Option<Waker>,
+    /// Memory that the hardware may reach.
+    pub pins: [Option<Pin>; 2],
+    /// What is copied.
+    pub span: Span,
+    /// Markers of earlier laps, `laps` of them.
+    pub old_markers: [Marker; MAX_LAPS],
+}
+
+impl Record {
+    fn unused(pair: u16, next: Slot) -> Self {
+        Record {
+            count: 0,
+            marker: Marker { pair, value: 0 },
+            hardware: Hardware::Quiet,
+            awaited: false,
+            replayable: false,
+            reads_fill_source: false,
+            laps: 0,
+            next,
+            outcome: Outcome::Pending,
+            waker: None,
+            pins: [None, None],
+            span: Span {
+                source: DeviceAddr(0),
+                destination: DeviceAddr(0),
+                bytes: 0,
+                fixed_source: false,
+            },
+            old_markers: [Marker::default(); MAX_LAPS],
+        }
+    }
+
+    /// Every marker that may still be written, the newest first.
+    pub(crate) fn markers(&self) -> impl Iterator<Item = Marker> + '_ {
+        let old = self.old_markers.iter().take(usize::from(self.laps));
+        core::iter::once(self.marker).chain(old.copied())
+    }
+
+    /// Notes the result and wakes who waits for it.
+    #[inline]
+    pub(crate) fn finish(&mut self, outcome: Outcome) {
+        self.outcome = outcome;
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Lets go of the memory.
+    #[inline]
+    pub(crate) fn unpin(&mut self) {
+        self.pins = [None, None];
+    }
+}
+
+/// A chain of records; ends by count, not by a mark.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct List {
+    head: Slot,
+    tail: Slot,
+    len: u16,
+}
+
+impl List {
+    pub(crate) const EMPTY: List = List { head: Slot(0), tail: Slot(0), len: 0 };
+
+    /// Records in the chain.
+    #[inline]
+    pub(crate) fn len(&self) -> u16 {
+        self.len
+    }
+
+    /// First record.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<Slot> {
+        if self.len == 0 { None } else { Some(self.head) }
+    }
+}
+
+/// The records of one ring.
+pub(crate) struct Slab {
+    records: Box<[Record; SLOTS]>,
+    free: List,
+}
+
+impl Index<Slot> for Slab {
+    type Output = Record;
+
+    #[inline]
+    fn index(&self, slot: Slot) -> &Record {
+        &self.records[usize::from(slot.0)]
+    }
+}
+
+impl IndexMut<Slot> for Slab {
+    #[inline]
+    fn index_mut(&mut self, slot: Slot) -> &mut Record {
+        &mut self.records[usize::from(slot.0)]
+    }
+}
+
+impl Slab {
+    /// Unused records; slot *n* starts with marker pair *n* and slot 0 is taken first.
+    pub(crate) fn new() -> Result<Self, Error> {
+        let mut records = Vec::new();
+        records.try_reserve_exact(SLOTS).map_err(|_| Error::NoRecords)?;
+        records.extend((0..=u8::MAX).map(|n| Record::unused(n.into(), Slot(n.wrapping_add(1)))));
+        let records = records.into_boxed_slice().try_into().map_err(|_| Error::NoRecords)?;
+        Ok(Slab { records, free: List { head: Slot(0), tail: Slot(u8::MAX), len: SLOTS as u16 } })
+    }
+
+    /// Records that nobody uses.
+    #[inline]
+    pub(crate) fn free(&self) -> u16 {
+        self.free.len
+    }
+
+    /// Takes an unused record.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<Slot> {
+        let slot = self.free.first()?;
+        self.free.head = self[slot].next;
+        self.free.len -= 1;
+        Some(slot)
+    }
+
+    /// Gives a record back where neither side needs it any more.
+    #[inline]
+    pub(crate) fn release_if_over(&mut self, slot: Slot) {
+        let record = &mut self[slot];
+        if record.hardware != Hardware::Quiet || record.awaited {
+            return;
+        }
+        record.laps = 0;
+        let head = self.free.head;
+        self[slot].next = head;
+        if self.free.len == 0 {
+            self.free.tail = slot;
+        }
+        self.free.head = slot;
+        self.free.len += 1;
+    }
+
+    /// Appends a record to a chain.
+    #[inline]
+    pub(crate) fn push(&mut self, list: &mut List, slot: Slot) {
+        if list.len == 0 {
+            list.head = slot;
+        } else {
+            self[list.tail].next = slot;
+        }
+        list.tail = slot;
+        list.len += 1;
+    }
+
+    /// Takes the first record of a chain.
+    #[inline]
+    pub(crate) fn pop(&self, list: &mut List) -> Option<Slot> {
+        let slot = list.first()?;
+        list.head = self[slot].next;
+        list.len -= 1;
+        Some(slot)
+    }
+
+    /// The records of a chain, in order.
+    pub(crate) fn iter(&self, list: List) -> impl Iterator<Item = (Slot, &Record)> + '_ {
+        let mut at = list.head;
+        (0..list.len).map(move |_| {
+            let slot = at;
+            let record = &self[slot];
+            at = record.next;
+            (slot, record)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::VecDeque;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn slots_are_reused_last_first() {
+        let mut slab = Slab::new().unwrap();
+        let first = slab.take().unwrap();
+        assert_eq!((first, slab[first].marker.pair), (Slot(0), 0));
+        let second = slab.take().unwrap();
+        slab.release_if_over(first);
+        assert_eq!(slab.take(), Some(first));
+        assert_eq!(second, Slot(1));
+    }
+
+    #[test]
+    fn both_sides_have_to_let_go() {
+        let mut slab = Slab::new().unwrap();
+        let slot = slab.take().unwrap();
+        slab[slot].hardware = Hardware::Quarantined;
+        slab.release_if_over(slot);
+        assert_eq!(slab.free(), 255);
+        slab[slot].hardware = Hardware::Quiet;
+        slab[slot].awaited = true;
+        slab.release_if_over(slot);
+        assert_eq!(slab.free(), 255);
+        slab[slot].awaited = false;
+        slab.release_if_over(slot);
+        assert_eq!(slab.free(), 256);
+    }
+
+    #[test]
+    fn overlapping_copies_are_known() {
+        let span = |source, destination, bytes, fixed_source| Span {
+            source: DeviceAddr(source),
+            destination: DeviceAddr(destination),
+            bytes,
+            fixed_source,
+        };
+        assert!(span(0, 0xfff, 0x1000, false).overlaps());
+        assert!(!span(0, 0x1000, 0x1000, false).overlaps());
+        assert!(span(0x1800, 0x1000, 0x1000, false).overlaps());
+        assert!(!span(0, 0x1_0000, 0x10_0000, true).overlaps());
+        assert!(span(u64::MAX, u64::MAX, 1, false).overlaps());
+    }
+
+    proptest! {
+        /// Against a queue and a stack from the standard library.
+        #[test]
+        fn chains_keep_order(steps in prop::collection::vec(0u8..3, 1..600)) {
+            let mut slab = Slab::new().unwrap();
+            let mut list = List::EMPTY;
+            let mut oracle = VecDeque::new();
+            for step in steps {
+                if step < 2 {
+                    let taken = slab.take();
+                    prop_assert_eq!(taken.is_none(), oracle.len() == SLOTS);
+                    if let Some(slot) = taken {
+                        slab.push(&mut list, slot);
+                        oracle.push_back(slot);
+                    }
+                } else {
+                    let slot = slab.pop(&mut list);
+                    prop_assert_eq!(slot, oracle.pop_front());
+                    if let Some(slot) = slot {
+                        slab.release_if_over(slot);
+                    }
+                }
+                let order: Vec<Slot> = slab.iter(list).map(|(slot, _)| slot).collect();
+                prop_assert!(order.iter().eq(oracle.iter()));
+                prop_assert_eq!(usize::from(slab.free()) + oracle.len(), SLOTS);
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The reset task: takes what waits into one drive and goes through the stages (specification 05
+//! §11.3, §11.4).
+
+use alloc::sync::Arc;
+use core::future::poll_fn;
+use core::task::Poll;
+
+use axon_platform::Platform;
+use axon_ports::reset::DeviceState;
+use axon_ports::{CoreId, CoreMap, MemoryPort};
+
+use super::queue::Batch;
+use super::{handshake, rings};
+use crate::shared::Shared;
+use crate::state::CoreState;
+use crate::{Error, Hal};
+
+/// Cores of the device that are in the map, in ascending order.
+pub(super) fn cores_of(hal: &Hal, map: CoreMap) -> impl Iterator<Item = CoreId> + use<> {
+    hal.core_ids().filter(move |&core| map.contains(core))
+}
+
+/// Runs until the device is stopped, then ends every request.
+pub(crate) async fn run<P: Platform, M: MemoryPort>(shared: Arc<Shared<P>>, memory: M) {
+    while let Some(batch) = next(&shared).await {
+        let result = drive(&shared, &memory, batch).await;
+        if shared.is_stopped() {
+            break;
+        }
+        conclude(&shared, batch, result);
+    }
+    shared.states.set_device(DeviceState::Invalid);
+    shared.resets.close();
+}
+
+/// The next drive; `None` when the device is stopped.
+async fn next<P: Platform>(shared: &Shared<P>) -> Option<Batch> {
+    poll_fn(|cx| {
+        let batch = shared.resets.take_batch(cx.waker());
+        if shared.is_stopped() {
+            return Poll::Ready(None);
+        }
+        match batch {
+            Some(batch) => Poll::Ready(Some(batch)),
+            None => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Stages 0 to 7. Nothing is freed or touched before its stage.
+async fn drive<P: Platform, M: MemoryPort>(
+    shared: &Shared<P>,
+    memory: &M,
+    batch: Batch,
+) -> Result<(), Error> {
+    let no_reset = shared.hal.no_reset();
+    let map = if no_reset { CoreMap::DEVICE } else { batch.map };
+    for core in cores_of(&shared.hal, map) {
+        shared.states.raise_epoch(core);
+        shared.states.set_core(core, CoreState::Resetting);
+    }
+    rings::fence(shared, map).await;
+    rings::close(shared, map).await;
+    if !no_reset {
+        handshake::initiate(shared, map).await?;
+        handshake::complete(shared).await?;
+        rings::release(shared, map);
+    }
+    rings::initialise(shared, memory, map).await
+}
+
+/// Stage 8: states, rings, results.
+fn conclude<P: Platform>(shared: &Shared<P>, batch: Batch, result: Result<(), Error>) {
+    let map = if shared.hal.no_reset() { CoreMap::DEVICE } else { batch.map };
+    let core_state = if result.is_ok() { CoreState::Up } else { CoreState::Down };
+    for core in cores_of(&shared.hal, map) {
+        shared.states.set_core(core, core_state);
+    }
+    if let Err(error) = &result {
+        log::error!("{}: reset of core map {:#x} failed: {error}", shared.index, map.0);
+    }
+    let gone = result == Err(Error::DeviceGone);
+    let state = match (map.is_device(), &result) {
+        (true, Ok(())) => DeviceState::Ready,
+        (true, Err(_)) => DeviceState::Invalid,
+        (false, _) => shared.states.device(),
+    };
+    if !gone {
+        rings::reopen(shared, map, state == DeviceState::Invalid);
+    }
+    shared.states.set_device(state);
+    shared.resets.resolve(result);
+}
