@@ -38,6 +38,8 @@ mod registers;
 pub mod reset;
 mod shared;
 mod state;
+#[cfg(test)]
+mod testing;
 mod wake;
 
 pub use config::DeviceConfig;

@@ -192,3 +192,118 @@ pub(crate) fn disable<W: MmioWindow>(registers: &W, unit: u64) {
     block.write(unit::M2S_CHANGE_STATE, unit::STATE_DISABLE);
     block.write(unit::S2M_CHANGE_STATE, unit::STATE_DISABLE);
 }
+
+#[cfg(test)]
+mod tests {
+    use axon_ports::EngineId;
+
+    use super::*;
+    use crate::hal::tests::hal;
+    use crate::testing::FakeWindow;
+
+    fn initialised(device: u16, number: u32) -> (FakeWindow, Engine) {
+        let hal = hal(device);
+        let engine = hal.engine(EngineId::new(number).unwrap()).unwrap();
+        let window = FakeWindow::new();
+        initialise(&window, &engine, &hal.tables().engine);
+        (window, engine)
+    }
+
+    #[test]
+    fn udma_e31_error_masks_after_initialisation() {
+        let masks = |device, number| {
+            let (window, engine) = initialised(device, number);
+            let at = |offset| window.value(engine.unit + offset);
+            (at(0x3a030), at(0x3a070), at(0x3a0b0), at(0x380d8), at(0x3a028))
+        };
+        let h2t = (0xf000_0000, 0x0000_10f8, 0xffff_f000, 0xffff_f8ff, 0x28);
+        assert_eq!(masks(0x7164, 0), h2t);
+        assert_eq!(masks(0x7364, 128), h2t);
+        assert_eq!(masks(0x7364, 5), (0xf002_0000, 0x0000_18f8, 0xffff_f000, 0xffff_f8ff, 0x28));
+    }
+
+    #[test]
+    fn udma_d07_no_queue_runs_and_completion_rings_are_off() {
+        let (window, engine) = initialised(0x7364, 129);
+        let writes = window.take_writes();
+        for q in 0..16 {
+            let m2s = engine.unit + 0x1000 + q * 0x1000;
+            let s2m = engine.unit + 0x21000 + q * 0x1000;
+            assert_eq!((window.value(m2s + 0xa0), window.value(s2m + 0x54)), (0, 0));
+            for cfg in [m2s + 0x20, s2m + 0x20] {
+                let to_cfg: alloc::vec::Vec<_> =
+                    writes.iter().filter(|(offset, _)| *offset == cfg).collect();
+                assert_eq!(to_cfg, [&(cfg, 0x0300_0000)]);
+            }
+        }
+        assert_eq!(writes[0], (engine.unit + 0x10a0, 0), "completion rings go first");
+        let commands = [engine.unit + 0x204, engine.unit + 0x20204];
+        assert!(writes.iter().all(|(offset, _)| !commands.contains(offset)));
+    }
+
+    #[test]
+    fn values_of_each_generation() {
+        let at = |device, number, offset| {
+            let (window, engine) = initialised(device, number);
+            window.value(engine.unit + offset)
+        };
+        let rows = [
+            (0x310, 0x0100_0400, 0x0100_08f8),
+            (0x124, 0x0000_086f, 0x2080_8080),
+            (0x20124, 0x0040_0008, 0x0040_0080),
+            (0x20128, 0x4080_4080, 0x4080_4080),
+            (0x3a300, 0xffff_ffff, 0x05f5_e100),
+            (0x254, 0x010f_ffff, 0x010f_ffff),
+            (0x258, 0x0000_0102, 0x0000_0102),
+            (0x304, 0x0001_0041, 0x0001_0041),
+            (0x20308, 0x0000_4181, 0x0000_4181),
+            (0x2011c, 0x0001_0008, 0x0001_0008),
+            (0x3c7cc, 0xffff_ffff, 0xffff_ffff),
+        ];
+        for (offset, v2, v3) in rows {
+            assert_eq!(at(0x7164, 32, offset), v2, "{offset:#x}");
+            assert_eq!(at(0x7364, 128, offset), v3, "{offset:#x}");
+        }
+        assert_eq!(at(0x7364, 0, 0x40800), 0x26);
+        assert_eq!(at(0x7564, 0, 0x2012c), 0x100);
+        assert_eq!(at(0x7364, 0, 0x2012c), 0);
+    }
+
+    #[test]
+    fn only_engines_of_v2_cores_join_broadcasts() {
+        let (window, engine) = initialised(0x7164, 19);
+        assert_eq!(window.take_writes()[0], (engine.wrapper + 0x100, 0x1fff));
+        assert_eq!(window.value(engine.wrapper + 0x104), 0xffff);
+        let (window, engine) = initialised(0x7164, 33);
+        assert!(window.take_writes().iter().all(|(offset, _)| *offset != engine.wrapper + 0x100));
+        let (window, engine) = initialised(0x7164, 1);
+        assert_eq!(window.value(engine.wrapper + 0x104), 0);
+    }
+
+    #[test]
+    fn the_shared_error_controller_keeps_its_other_bits() {
+        let hal = hal(0x7364);
+        let engine = hal.engine(EngineId::new(33).unwrap()).unwrap();
+        let window = FakeWindow::new();
+        window.set(0x9c42_0090, 0xffff_0000);
+        initialise(&window, &engine, &hal.tables().engine);
+        assert_eq!(window.value(0x9c42_0090), 0xffff_0800);
+        assert_eq!(window.value(0x9c42_00d0), 0x4);
+        assert_eq!(window.take_reads(), [0x9413_b460, 0x9c42_0090, 0x9c42_00d0]);
+    }
+
+    #[test]
+    fn traffic_of_a_whole_device() {
+        let traffic = |device| {
+            let hal = hal(device);
+            let window = FakeWindow::new();
+            for engine in hal.engines() {
+                initialise(&window, &engine, &hal.tables().engine);
+            }
+            (window.take_writes().len(), window.take_reads().len())
+        };
+        assert_eq!(traffic(0x7164), (13_868, 34));
+        assert_eq!(traffic(0x7364), (22_144, 388));
+        assert_eq!(traffic(0x7564), (22_276, 520));
+    }
+}

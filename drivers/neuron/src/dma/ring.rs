@@ -354,3 +354,7 @@ impl Ring {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "ring_tests.rs"]
+mod tests;
