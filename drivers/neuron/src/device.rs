@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use axon_platform::{Bdf, MmioWindow, PciFunction, Platform};
 use axon_ports::reset::{DeviceState, Requester, ResetRequest};
-use axon_ports::{ClientId, CoreId, DeviceIndex, RoutingId};
+use axon_ports::{Chunk, ClientId, CoreId, DeviceIndex, RoutingId};
 
 use crate::dma::engine;
 use crate::reset::ResetTicket;
@@ -170,6 +170,11 @@ impl<P: Platform> NeuronDevice<P> {
     /// Window onto HBM, where the function has one. What it shows: [`Hal::memory_window_offset`].
     pub fn memory_window(&self) -> Option<&Window<P>> {
         self.shared().rungs.memory_window.as_ref()
+    }
+
+    /// Slabs of the datastore, zeroed, as many as [`crate::DeviceConfig::datastore_slabs`] says.
+    pub fn datastore(&self) -> &[Chunk] {
+        &self.shared().rungs.datastore
     }
 
     /// Length of the register window in bytes.

@@ -15,7 +15,7 @@
 //! | module | what it owns |
 //! |---|---|
 //! | [`hal`] | what differs between generations, as one immutable value per device |
-//! | [`probe`] | bring-up ladder, device table |
+//! | [`mod@probe`] | bring-up ladder, device table |
 //! | [`device`] | the shared handle: state, identity, registers |
 //! | [`dma`] | engines, rings, copies, fills, the completion task |
 //! | [`reset`] | requests, the drive, the firmware handshake |

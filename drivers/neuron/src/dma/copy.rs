@@ -103,7 +103,7 @@ enum Stage<P: Platform> {
 /// A fill. Dropping it cancels nothing in hardware.
 ///
 /// # Errors
-/// As [`Copy`].
+/// As [`struct@Copy`].
 #[must_use = "a fill does nothing unless it is awaited"]
 pub struct Fill<P: Platform> {
     shared: Arc<Shared<P>>,

@@ -78,7 +78,7 @@ impl Hal {
     /// Tile of a core in the register window.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] (E2BIG) for a number above the cores of the device,
+    /// [`Error::TooBig`] (E2BIG) for a number above the cores of the device,
     /// [`Error::InvalidArgument`] for a core that is absent from the core map.
     pub fn core_tile(&self, core: u32) -> Result<u64, Error> {
         let core = self.check_core(core)?;

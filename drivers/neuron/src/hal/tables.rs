@@ -173,7 +173,7 @@ pub struct EngineTables {
     pub m2s_outstanding: u32,
     /// S2M `ostand_cfg_rd`.
     pub s2m_read_outstanding: u32,
-    /// S2M `ostand_cfg_wr_2` [9:0], where the field exists.
+    /// S2M `ostand_cfg_wr_2` bits 9 to 0, where the field exists.
     pub s2m_write_outstanding_2: Option<u32>,
     /// SDMA wrapper +0x800, where the register exists.
     pub overhead_beats: Option<u32>,

@@ -63,8 +63,6 @@ pub struct Probed<P: Platform, Q> {
 pub struct Published<P: Platform, C, R> {
     /// Handle for everybody.
     pub device: NeuronDevice<P>,
-    /// Slabs of the datastore, for the telemetry service.
-    pub datastore: Vec<Chunk>,
     /// Sweeps markers and rings doorbells; spawn it as `completion`.
     pub completion: C,
     /// Drives resets, the first one included; spawn it as `reset`.
@@ -79,12 +77,13 @@ pub struct Ladder<P: Platform> {
     index: DeviceIndex,
     identified: Identified,
     fill: FillSource,
-    datastore: Vec<Chunk>,
     rungs: Rungs<P>,
 }
 
 /// What is held as long as the device lives, in the order in which it is given back.
 pub(crate) struct Rungs<P: Platform> {
+    /// Slabs of the datastore.
+    pub datastore: Vec<Chunk>,
     /// Ring on which unused queues are parked.
     pub _dummy_ring: (Chunk, Pin),
     pub slot: Slot,
@@ -138,6 +137,7 @@ where
     let dummy_ring = take_dummy_ring(&mut pools)?;
     let fill = take_fill_source(&mut pools, &hal)?;
     let rungs = Rungs {
+        datastore,
         _dummy_ring: dummy_ring,
         slot,
         _mailbox: mailbox,
@@ -153,7 +153,6 @@ where
         index,
         identified,
         fill,
-        datastore,
         rungs,
     };
     Ok(Probed { pools, ladder })
@@ -342,7 +341,6 @@ impl<P: Platform> Ladder<P> {
         drop(device.reset(first).map_err(|_| ProbeError::NoRecords { rung: Rung(25) })?);
         Ok(Published {
             device,
-            datastore: self.datastore,
             completion: completion::run(shared.clone()),
             reset: reset::run(shared, memory),
         })
