@@ -150,7 +150,7 @@ impl<Q, R, const N: usize> State<Q, R, N> {
         match self.put(index, Slot::Free) {
             Slot::Answered(answer) => {
                 self.senders.wake();
-                return Poll::Ready(Ok(answer));
+                Poll::Ready(Ok(answer))
             }
             mut waiting @ (Slot::Asked(..) | Slot::InHand(_)) if !self.closed => {
                 if let Slot::Asked(_, waker) | Slot::InHand(waker) = &mut waiting {

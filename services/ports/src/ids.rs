@@ -109,6 +109,22 @@ impl fmt::Display for ClientId {
     }
 }
 
+/// Names one compiled model, as its runtime does: 32 opaque bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct ModelUuid(pub [u8; 32]);
+
+impl fmt::Display for ModelUuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ModelUuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "model({self})")
+    }
+}
+
 /// Set of device-local cores, or the whole device (specification 05 §1, `nc_map`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CoreMap(pub u32);
@@ -125,5 +141,10 @@ impl CoreMap {
     /// Whether `core` is in the set.
     pub const fn contains(self, core: CoreId) -> bool {
         self.0 & (1 << core.0) != 0
+    }
+
+    /// The set and `core`.
+    pub const fn with(self, core: CoreId) -> Self {
+        CoreMap(self.0 | 1 << core.0)
     }
 }

@@ -27,7 +27,8 @@ pub mod telemetry;
 
 pub use chunk::{Chunk, ChunkFacts, ChunkHeader, ChunkName, ChunkTable, Pin};
 pub use ids::{
-    ClientId, ClientSlot, CoreId, CoreMap, DeviceIndex, EngineId, HbmIndex, QueueId, RoutingId,
+    ClientId, ClientSlot, CoreId, CoreMap, DeviceIndex, EngineId, HbmIndex, ModelUuid, QueueId,
+    RoutingId,
 };
 pub use memory::{
     AllocRequest, Category, Lifespan, Location, MemoryError, MemoryGeometry, MemoryPort, Pools,
