@@ -14,6 +14,7 @@
 //! |---|---|
 //! | [`ids`] | client ids, never reused |
 //! | [`error`] | why an open was refused |
+//! | [`core_sync`] | locks and init states of cores |
 //! | [`gates`] | who may issue which command |
 //! | `table` | the attach table as plain data |
 //! | `open` | [`Clients`], [`Attachment`], [`InfoHandle`]: the two lanes |
@@ -25,6 +26,7 @@
 extern crate alloc;
 
 mod control;
+pub mod core_sync;
 pub mod error;
 pub mod gates;
 pub mod ids;

@@ -16,6 +16,10 @@ pub struct Access {
 }
 
 impl Access {
+    pub(crate) fn new(client: ClientId, slot: ClientSlot) -> Self {
+        Access { client, slot, live: AtomicBool::new(true) }
+    }
+
     /// Whose access.
     pub fn client(&self) -> ClientId {
         self.client
@@ -35,7 +39,7 @@ impl Access {
         if self.live.load(Ordering::Acquire) { Ok(()) } else { Err(ClientError::NotAttached) }
     }
 
-    fn revoke(&self) {
+    pub(crate) fn revoke(&self) {
         self.live.store(false, Ordering::Release);
     }
 }
@@ -125,7 +129,7 @@ impl Table {
             .zip(&mut self.slots)
             .find(|(_, record)| record.is_none())
             .ok_or(ClientError::TooManyClients)?;
-        let access = Arc::new(Access { client, slot, live: AtomicBool::new(true) });
+        let access = Arc::new(Access::new(client, slot));
         *free = Some(Record { access: access.clone(), handles: 1, phase: Phase::Opening });
         Ok(Attach::Fresh(access))
     }

@@ -235,11 +235,12 @@ impl<Q, R, const N: usize> Desk<Q, R, N> {
         self.with(|state| state.owner.wake());
     }
 
-    /// Owner: nothing is taken any more. Requests without an answer end in [`Closed`]; answers that
+    /// Nothing is taken any more, and the owner is woken to end. Requests without an answer end in [`Closed`]; answers that
     /// are there can still be picked up.
     pub fn close(&self) {
         self.with(|state| {
             state.closed = true;
+            state.owner.wake();
             state.senders.wake();
             for slot in &mut state.slots {
                 if let Slot::InHand(waker) | Slot::Asked(_, waker) = slot {
@@ -251,6 +252,11 @@ impl<Q, R, const N: usize> Desk<Q, R, N> {
         while let Some(event) = self.with(State::take_event) {
             drop(event);
         }
+    }
+
+    /// Whether the desk was closed: the owner may end.
+    pub fn is_closed(&self) -> bool {
+        self.with(|state| state.closed)
     }
 
     fn with<T>(&self, step: impl FnOnce(&mut State<Q, R, N>) -> T) -> T {

@@ -75,6 +75,17 @@ id!(
 );
 
 impl CoreId {
+    /// Every core that a device can have, in ascending order.
+    pub const ALL: [CoreId; Self::COUNT] = {
+        let mut all = [CoreId(0); Self::COUNT];
+        let mut at = 0;
+        while at < Self::COUNT {
+            all[at] = CoreId(at as u8);
+            at += 1;
+        }
+        all
+    };
+
     /// The core named by the low three bits of a packed word.
     pub(crate) const fn from_low_bits(word: u64) -> CoreId {
         CoreId((word & 7) as u8)
