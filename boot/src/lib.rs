@@ -6,7 +6,7 @@
 //! ```text
 //! #![no_std]
 //! #![no_main]
-//! axon_boot::entry!(|machine| async move { /* … */ 0 });
+//! axon_boot::entry!(|machine| axon_bringup::main(axon::Context::start(machine)));
 //! ```
 //!
 //! | module | what it holds |
@@ -24,8 +24,8 @@ pub use axon_kernel as kernel;
 
 /// Makes the crate a bootable image that runs one application.
 ///
-/// Takes a closure from [`kernel::Machine`](axon_kernel::Machine) to a future whose output is the
-/// exit code of the application, 0 to 99.
+/// Takes a closure from [`kernel::Machine`](axon_kernel::Machine) to a future whose output converts
+/// into the exit code of the application, 0 to 99.
 #[macro_export]
 macro_rules! entry {
     ($application:expr) => {

@@ -1,5 +1,5 @@
 //! The start information of a PVH loader, checked and copied into a
-//! [`BootInfo`](axon_kernel::BootInfo).
+//! [`BootInfo`].
 //!
 //! Layouts are those of `hvm_start_info` version 1. The memory they lie in belongs to the loader
 //! and is not protected from later use, so everything is copied.

@@ -56,7 +56,7 @@ use time::{clock, idle, rate};
 /// its physical address and a true [`BootInfo`].
 pub unsafe fn start<F>(info: &BootInfo, application: impl FnOnce(Machine) -> F + 'static) -> !
 where
-    F: Future<Output = u8> + 'static,
+    F: Future<Output: Into<u8>> + 'static,
 {
     clock::init(info.entry_tsc);
     console::serial::init();
@@ -83,7 +83,7 @@ where
     let machine = Machine::new(options, functions);
     executor::run(async move {
         clock::mark_main();
-        exit::application(application(machine).await)
+        exit::application(application(machine).await.into())
     })
 }
 

@@ -4,7 +4,7 @@
 //! whatever was borrowed when they struck: there is no state but one flag, every operation is a
 //! few port accesses, and every wait ends.
 
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU16, Ordering::Relaxed};
 
 use x86_64::instructions::port::Port;
 
@@ -30,8 +30,19 @@ const TRANSMITTER_EMPTY: u8 = 1 << 6;
 
 static PRESENT: AtomicBool = AtomicBool::new(false);
 
+/// A byte that was there before the port was set up, above [`EARLY_VALID`]: turning the FIFOs on
+/// would lose it.
+static EARLY: AtomicU16 = AtomicU16::new(0);
+const EARLY_VALID: u16 = 0x100;
+
 /// Sets the port up: 115,200 baud, 8 data bits, no parity, FIFOs on, received data interrupts.
 pub fn init() {
+    // A port that nobody decodes reads all-ones.
+    let status = inb(LINE_STATUS);
+    PRESENT.store(status != 0xff, Relaxed);
+    if status != 0xff && status & DATA_READY != 0 {
+        EARLY.store(EARLY_VALID | u16::from(inb(DATA)), Relaxed);
+    }
     outb(INTERRUPT_ENABLE, 0);
     // Divisor latch: 115,200 / 1.
     outb(LINE_CONTROL, 0x80);
@@ -42,8 +53,6 @@ pub fn init() {
     // Terminal ready, request to send, and the pin that lets interrupts out.
     outb(MODEM_CONTROL, 0x0b);
     outb(INTERRUPT_ENABLE, 0x01);
-    // A port that nobody decodes reads all-ones.
-    PRESENT.store(inb(LINE_STATUS) != 0xff, Relaxed);
 }
 
 /// Writes all of `bytes`, or drops what a transmitter that got stuck does not take.
@@ -60,6 +69,11 @@ pub fn write(bytes: &[u8]) {
 
 /// The next byte received, if there is one.
 pub fn read() -> Option<u8> {
+    let early = EARLY.load(Relaxed);
+    if early != 0 {
+        EARLY.store(0, Relaxed);
+        return Some(early as u8);
+    }
     (PRESENT.load(Relaxed) && inb(LINE_STATUS) & DATA_READY != 0).then(|| inb(DATA))
 }
 

@@ -1,11 +1,6 @@
 //! bringup as a bootable image.
+
 #![no_std]
 #![no_main]
 
-use axon_platform::Platform;
-
-axon_boot::entry!(|machine| async move {
-    machine
-        .console_write(b"axon: booted; the bring-up application is not part of this image yet\n");
-    1
-});
+axon_boot::entry!(|machine| axon_bringup::main(axon::Context::start(machine)));

@@ -1,0 +1,6 @@
+//! bench as a bootable image.
+
+#![no_std]
+#![no_main]
+
+axon_boot::entry!(axon_bench::main);
