@@ -8,8 +8,11 @@ const GIB: u64 = 1 << 30;
 /// Functions that one VM holds.
 pub const MOST_FUNCTIONS: usize = 16;
 
-/// What firmware can place as BAR4s in 40 guest-physical bits (specification 01 §14.2).
-const BAR4_ROOM: u64 = 256 * GIB;
+/// What firmware places as BAR4s in 40 guest-physical bits, beside sixteen BAR0s.
+///
+/// Tried with SeaBIOS 1.17, which places 384 GiB in any mixture and fails at 512. Specification 01
+/// §14.2 names smaller sets that are known to work; all of them are inside.
+const BAR4_ROOM: u64 = 384 * GIB;
 
 /// A product the model emulates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +161,7 @@ pub(crate) fn plan(
 fn bar4_limit(products: &[Product]) -> u64 {
     let room_taken =
         |limit: u64| products.iter().map(|product| product.bar4_bytes().min(limit)).sum::<u64>();
-    let mut limit = BAR4_ROOM;
+    let mut limit = Product::Trn2.bar4_bytes();
     while room_taken(limit) > BAR4_ROOM {
         limit /= 2;
     }
@@ -177,10 +180,10 @@ mod tests {
     fn bar4s_fit_into_40_bits() {
         assert_eq!(limit_of(Product::Trn2, 1), 256);
         assert_eq!(limit_of(Product::Trn2, 2), 128);
-        assert_eq!(limit_of(Product::Trn3, 3), 64);
+        assert_eq!(limit_of(Product::Trn3, 3), 128);
         assert_eq!(limit_of(Product::Trn2, 4), 64);
         assert_eq!(limit_of(Product::Trn2, 16), 16);
-        assert_eq!(limit_of(Product::Trn1, 4), 256);
+        assert_eq!(limit_of(Product::Trn1, 12), 256);
         assert_eq!(limit_of(Product::Trn1, 16), 16);
     }
 
@@ -193,9 +196,9 @@ mod tests {
 
     #[test]
     fn only_what_is_too_large_is_shrunk() {
-        let (functions, note) = plan(&[Product::Trn2, Product::Trn1], &[]).unwrap();
+        let (functions, note) = plan(&[Product::Trn2, Product::Trn2, Product::Trn1], &[]).unwrap();
         assert_eq!(functions[0].bar4_bytes, Some(128 * GIB));
-        assert_eq!(functions[1].bar4_bytes, None);
+        assert_eq!(functions[2].bar4_bytes, None);
         assert!(note.unwrap().contains("128 GiB"));
     }
 

@@ -43,7 +43,11 @@ impl Server {
             let scratch = session.scratch()?;
             let socket = scratch.join(format!("{index}.sock"));
             let report = scratch.join(format!("{index}.json"));
-            let mut command = command(program, index, function, &socket, &report, icount);
+            let mut command = command(program, index, function, &socket, &report);
+            // A waiting guest executes a billion instructions a virtual second.
+            command.args(["--time", if icount { "reads" } else { "wall" }]);
+            // A server that stays awake answers sooner and costs a processor.
+            command.args(["--spin", if plan.functions.len() == 1 { "on" } else { "off" }]);
             let (process, _) = session.spawn(&mut command)?;
             servers.push(Server { process, socket, lacks_bar4: function.lacks_bar4(), report });
         }
@@ -99,7 +103,6 @@ fn command(
     function: &Function,
     socket: &Path,
     report: &Path,
-    icount: bool,
 ) -> Command {
     let mut command = Command::new(program);
     command.arg("--socket").arg(socket).arg("--report").arg(report);
@@ -110,8 +113,6 @@ fn command(
     for fault in &function.faults {
         command.args(["--fault", fault]);
     }
-    // A waiting guest executes a billion instructions a virtual second.
-    command.args(["--time", if icount { "reads" } else { "wall" }]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command
 }
