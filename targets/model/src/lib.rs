@@ -1,11 +1,4 @@
-//! A faithful emulated AWS Neuron PCI function.
-//!
-//! [`Function`] is one function: configuration space, a register window (BAR0) and a memory window
-//! (BAR4), as specified in chapters 01, 02 and 06. It knows no transport: guest memory comes in as
-//! [`HostMemory`], time as [`ModelClock`]; the vfio-user server and the hosted platform both sit on
-//! top. DMA is executed inside the doorbell write; what would take too long is left to
-//! [`Function::advance`].
-
+#![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
 mod config;
@@ -28,6 +21,7 @@ pub mod server;
 mod sync_bank;
 mod time;
 mod udma;
+mod window;
 
 pub use config::{
     Bar4, ConfigError, FunctionConfig, Generation, Product, REVISION_EMULATOR, REVISION_QEMU,

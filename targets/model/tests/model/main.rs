@@ -2,9 +2,11 @@
 
 mod bench;
 mod bringup;
+mod causes;
 mod copies;
 mod device;
 mod faults;
 mod mailbox;
+mod oracle;
 mod resets;
 mod rings;
