@@ -74,7 +74,7 @@ impl Fault {
         ("mailbox-sequence", Fault::MailboxSequence, Value::Times(1), 1),
         ("mailbox-oversize", Fault::MailboxOversize, Value::Times(1), 1),
         ("bad-crc", Fault::BadCrc, Value::Times(FOREVER), FOREVER),
-        // a doorbell of that engine (without a value: any doorbell rung while a reset runs): the
+        // a Tx doorbell of that engine (without a value: any Tx doorbell in a reset window): the
         // queue executes nothing until RST_Q, with a value until its unit is reset
         ("hang-engine", Fault::HangEngine, Value::Number(FOREVER), FOREVER),
         // a marker (4-byte copy from host to host): not written; written so much later; written
@@ -86,7 +86,7 @@ impl Fault {
         ("abort-descriptor", Fault::AbortDescriptor, Value::Cause(8), 1),
         // a written descriptor that is no marker: so many bytes fewer at its end
         ("short-write", Fault::ShortWrite, Value::Number(1), 1),
-        // a doorbell: executed so much later
+        // a Tx doorbell: executed so much later
         ("slow", Fault::Slow, Value::Duration(1_000_000), FOREVER),
     ];
 }

@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use crate::config::{ConfigError, FunctionConfig};
+use crate::dma::Failed;
 use crate::faults::Faults;
 use crate::host::{HostMemory, ModelClock};
 use crate::map::Map;
@@ -47,7 +48,7 @@ pub trait Neighbour: Send + Sync {
     fn write(&self, address: u64, from: &[u8]) -> Result<(), Unreachable>;
 }
 
-/// A neighbour did not answer.
+/// A device that is reached through a link and answers nothing, or a link that ends nowhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unreachable;
 
@@ -149,6 +150,35 @@ impl Function {
         if let Some(slot) = self.neighbours.get_mut(link) {
             *slot = neighbour;
         }
+    }
+
+    /// A neighbour reads at a device address of this function (01 §3.1): what its DMA would read.
+    ///
+    /// # Errors
+    /// [`Unreachable`] for an address that leads nowhere, or once the function is gone.
+    pub fn peer_read(&mut self, address: u64, into: &mut [u8]) -> Result<(), Unreachable> {
+        self.peer_access(|function| function.dma_read(address, into))
+    }
+
+    /// A neighbour writes at a device address of this function, with all side effects.
+    ///
+    /// # Errors
+    /// As [`Function::peer_read`].
+    pub fn peer_write(&mut self, address: u64, from: &[u8]) -> Result<(), Unreachable> {
+        self.peer_access(|function| function.dma_write(address, from))
+    }
+
+    fn peer_access(
+        &mut self,
+        access: impl FnOnce(&mut Function) -> Result<(), Failed>,
+    ) -> Result<(), Unreachable> {
+        if self.gone {
+            return Err(Unreachable);
+        }
+        self.tick();
+        let result = access(self);
+        self.turn_over();
+        result.map_err(|Failed| Unreachable)
     }
 
     /// Reads configuration space, any width and alignment.

@@ -69,7 +69,7 @@ impl Function {
 
     /// What follows an access before it is answered.
     #[inline]
-    fn turn_over(&mut self) {
+    pub(crate) fn turn_over(&mut self) {
         if !self.ready.is_empty() {
             self.moved = 0;
             self.drain();

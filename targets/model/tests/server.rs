@@ -205,7 +205,6 @@ fn a_reset_ends_by_itself() {
     served.enable();
     served.write(MISC + 0x1ec, 1);
     served.write(MISC + 0x800, 1);
-    assert_eq!(served.read(MISC + 0x1ec), 0xdead_beef);
     let deadline = Instant::now() + Duration::from_secs(5);
     while served.observer.report().function.device_resets == 0 {
         assert!(Instant::now() < deadline, "nobody touched a register, and it never ended");

@@ -36,6 +36,9 @@ impl Function {
                 };
                 self.recorder.doorbell(record);
                 if self.take_doorbell(engine, queue, value, rung, fresh) {
+                    if !s2m {
+                        self.doorbell_faults(engine, queue);
+                    }
                     self.ready.push_back((engine, queue));
                 }
             }
@@ -75,10 +78,10 @@ impl Function {
                 return false;
             }
         }
-        self.doorbell_faults(engine, queue);
         true
     }
 
+    /// Every Tx doorbell is an occasion.
     fn doorbell_faults(&mut self, engine: usize, queue: usize) {
         if let Some(wanted) = self.faults.armed(Fault::HangEngine) {
             let hang = match wanted {
@@ -90,7 +93,9 @@ impl Function {
                 self.units[engine].queues[queue].hang = hang;
             }
         }
-        if let Some(delay) = self.faults.strike(Fault::Slow) {
+        if !self.units[engine].queues[queue].waiting
+            && let Some(delay) = self.faults.strike(Fault::Slow)
+        {
             let pair = &mut self.units[engine].queues[queue];
             pair.waiting = true;
             let later = Later::Service { engine, queue, epoch: pair.epoch };
@@ -285,14 +290,19 @@ impl Function {
             let Some(descriptor) = pair.rings[1].next() else { return progress };
             progress = true;
             let room = self.length(engine, descriptor);
-            let (used, start) = (pair.packet.used, pair.packet.written);
+            let (used, start, epoch) = (pair.packet.used, pair.packet.written, pair.epoch);
             let end = used.min(start + room);
             if let Err(cause) = self.put(engine, queue, descriptor, start, end)
                 && self.fault(engine, queue, cause, Some(descriptor))
             {
                 return progress;
             }
-            self.units[engine].queues[queue].packet.written = end;
+            let pair = &mut self.units[engine].queues[queue];
+            if pair.epoch != epoch {
+                // The write reset this very queue.
+                return progress;
+            }
+            pair.packet.written = end;
             self.consume(engine, queue, true, descriptor);
             if end == used {
                 self.close_packet(engine, queue, descriptor.wants_interrupt());

@@ -361,10 +361,8 @@ impl Queue {
             if !s2m || self.packet.written > 0 {
                 self.packet.clear();
             }
-            if !s2m {
-                self.epoch = self.epoch.wrapping_add(1);
-                self.waiting = false;
-            }
+            self.epoch = self.epoch.wrapping_add(1);
+            self.waiting = false;
             if self.hang == Hang::UntilQueueReset {
                 self.hang = Hang::No;
             }

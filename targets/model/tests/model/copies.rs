@@ -220,6 +220,30 @@ fn on_chip_windows_are_reached_by_device_address() {
 }
 
 #[test]
+fn a_descriptor_may_reset_its_own_queue_and_its_own_unit() {
+    // RST_Q of the Rx window of unit 128, and the reset of the whole device through MiscRAM.
+    for (value, address) in [(0x100, 0x80_0682_1064), (1, 0x80_06c8_4800u64)] {
+        let mut bench = Bench::new(Product::Trn2);
+        let mut rings = Rings::ready(&mut bench, 128, 0, 64);
+        bench.write(0x06c8_41ec, 1);
+        bench.poke32(0x5000, value);
+        rings.tx(&bench, FIRST | LAST, COPY, bench.tagged(0x5000), 4);
+        rings.rx(&bench, 0, address, 4);
+        rings.marker(&bench);
+        rings.ring(&mut bench, 2, 2);
+        assert!(!rings.marker_seen(&bench));
+        bench.pass(20_000_000);
+        bench.init_engine(128);
+        rings.restart(&mut bench);
+        let (_, rx) = bench.windows(128, 0);
+        assert_eq!((bench.read(rx + 0x24), bench.read(rx + 0x40)), (0, 0x4000_0000));
+        rings.marker(&bench);
+        rings.ring(&mut bench, 1, 1);
+        assert!(rings.marker_seen(&bench));
+    }
+}
+
+#[test]
 fn a_descriptor_may_ring_another_queue() {
     let mut bench = Bench::new(Product::Trn2);
     let mut first = Rings::ready(&mut bench, 128, 0, 64);

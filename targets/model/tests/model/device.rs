@@ -238,6 +238,18 @@ fn gaps_of_the_memory_window_read_0() {
     assert_eq!(segments, [0, 0x10_0000_0000, 0x20_0000_0000, 0x30_0000_0000]);
 }
 
+#[test]
+fn a_neighbour_reads_misc_ram_through_the_link() {
+    let mut bench = Bench::new(Product::Trn2);
+    bench.write(0x06c8_4184, 0x55);
+    let mut word = [0; 4];
+    assert_eq!(bench.function.peer_read(0x80_06c8_4184, &mut word), Ok(()));
+    assert_eq!(word, [0x55, 0, 0, 0]);
+    assert_eq!(bench.function.peer_write(0x40, &[1, 2]), Ok(()));
+    assert_eq!(bench.hbm(0x40, 2), [1, 2]);
+    assert_eq!(bench.function.peer_read(0x9999_0000_0000, &mut word), Err(Unreachable));
+}
+
 struct Peer(Mutex<Vec<(u64, Vec<u8>)>>);
 
 impl Neighbour for Peer {

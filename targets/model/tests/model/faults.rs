@@ -105,7 +105,7 @@ fn slow_executes_later_in_order() {
 
 #[test]
 fn hang_engine_hangs_one_engine_until_its_reset() {
-    let (mut bench, mut rings) = ready("hang-engine=32 after=2");
+    let (mut bench, mut rings) = ready("hang-engine=32 after=1");
     assert!(marker(&mut bench, &mut rings));
     assert!(!marker(&mut bench, &mut rings));
     let mut other = Rings::ready(&mut bench, 33, 0, 64);

@@ -82,6 +82,21 @@ fn a_core_reset_covers_what_its_map_names() {
 }
 
 #[test]
+fn dev_e40_a_mailbox_request_in_a_reset_window_is_absorbed() {
+    let mut bench = Bench::new(Product::Trn2);
+    let misc = bench.misc();
+    trigger(&mut bench, 1);
+    bench.write(misc + 0x1f0, 0x0010_0302);
+    bench.write(misc + 0x0f0, 1);
+    bench.write(misc + 0x800, 1);
+    bench.pass(20_000_000);
+    for offset in [0x1ec, 0x800, 0x0f0, 0x1f0] {
+        assert_eq!(bench.read(misc + offset), 0);
+    }
+    assert_eq!(bench.report().mailbox_answers, 0);
+}
+
+#[test]
 fn the_top_level_engine_goes_with_its_bit() {
     let mut bench = Bench::new(Product::Trn2);
     (128..132).for_each(|engine| bench.init_engine(engine));
