@@ -16,6 +16,7 @@
 //! | [`error`] | why an open was refused |
 //! | [`core_sync`] | locks and init states of cores |
 //! | [`gates`] | who may issue which command |
+//! | [`reservation`] | which client owns which core of the host |
 //! | `table` | the attach table as plain data |
 //! | `open` | [`Clients`], [`Attachment`], [`InfoHandle`]: the two lanes |
 //! | `control` | [`ControlTask`]: the ordered end of a client |
@@ -32,6 +33,7 @@ pub mod gates;
 pub mod ids;
 mod open;
 mod peers;
+pub mod reservation;
 mod table;
 #[cfg(test)]
 mod testing;

@@ -58,6 +58,10 @@ id!(
     CoreId(u8) < 8, "nc"
 );
 id!(
+    /// Core of the host, over all devices (specification 05 §14.1).
+    GlobalCore(u16) < 512, "gnc"
+);
+id!(
     /// UDMA engine of a device (specification 02 §2). Whether it exists is the HAL's knowledge.
     EngineId(u8) < 132, "engine"
 );
@@ -89,6 +93,13 @@ impl CoreId {
     /// The core named by the low three bits of a packed word.
     pub(crate) const fn from_low_bits(word: u64) -> CoreId {
         CoreId((word & 7) as u8)
+    }
+}
+
+impl GlobalCore {
+    /// Core `core` of a device with `cores` cores; `None` behind the last slot.
+    pub const fn of(device: DeviceIndex, cores: u32, core: CoreId) -> Option<Self> {
+        GlobalCore::new((device.0 as u32).saturating_mul(cores).saturating_add(core.0 as u32))
     }
 }
 

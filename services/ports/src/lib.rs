@@ -9,6 +9,7 @@
 //! | [`ids`] | checked numbers: devices, cores, engines, queues, clients |
 //! | [`chunk`] | one allocated span: facts, references, pins |
 //! | [`desk`] | requests to a task and their answers |
+//! | [`marks`] | how many cores of the host are reserved |
 //! | [`memory`] | requests to the memory service, its error, [`MemoryPort`] |
 //! | [`reset`] | requests to the reset task |
 //! | [`telemetry`] | counters, events and trace points that everybody writes |
@@ -21,14 +22,15 @@ extern crate alloc;
 pub mod chunk;
 pub mod desk;
 pub mod ids;
+pub mod marks;
 pub mod memory;
 pub mod reset;
 pub mod telemetry;
 
 pub use chunk::{Chunk, ChunkFacts, ChunkHeader, ChunkName, ChunkTable, Pin};
 pub use ids::{
-    ClientId, ClientSlot, CoreId, CoreMap, DeviceIndex, EngineId, HbmIndex, ModelUuid, QueueId,
-    RoutingId,
+    ClientId, ClientSlot, CoreId, CoreMap, DeviceIndex, EngineId, GlobalCore, HbmIndex, ModelUuid,
+    QueueId, RoutingId,
 };
 pub use memory::{
     AllocRequest, Category, Lifespan, Location, MemoryError, MemoryGeometry, MemoryPort, Pools,
