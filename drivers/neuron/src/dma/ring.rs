@@ -11,7 +11,7 @@ use super::cursor::Cursor;
 use super::descriptor::{Barrier, MAX_BYTES, pair};
 use super::memory::RingMemory;
 use super::queue::HardwareQueue;
-use super::slab::{Hardware, List, Marker, Outcome, SLOTS, Slab, Slot, Span};
+use super::slab::{BatchId, Hardware, List, Marker, Outcome, SLOTS, Slab, Slot, Span};
 use crate::Error;
 
 /// Most data descriptors of one batch.
@@ -101,6 +101,7 @@ pub(crate) struct Ring {
     /// Descriptors staged and not yet announced.
     staged: u32,
     next_value: u32,
+    next_number: u32,
     /// When the oldest batch was first seen to be the oldest.
     pub(super) oldest_since: Option<Instant>,
     /// Looks at the engine since then.
@@ -129,6 +130,7 @@ impl Ring {
             quarantined: List::EMPTY,
             staged: 0,
             next_value: FIRST_MARKER,
+            next_number: 0,
             oldest_since: None,
             looks: 0,
             phase: Phase::Stopped,
@@ -172,13 +174,16 @@ impl Ring {
     /// Stages one batch: data, barrier, marker. Nothing is announced to the device yet. The caller
     /// has seen that there is room; without a free record nothing is staged.
     #[inline]
-    pub(crate) fn stage(&mut self, staging: Staging, waker: Option<Waker>) -> Option<Slot> {
+    pub(crate) fn stage(&mut self, staging: Staging, waker: Option<Waker>) -> Option<BatchId> {
         let data = data_descriptors(staging.span.bytes);
         let slot = self.slab.take()?;
         let marker = Marker { pair: self.slab[slot].marker.pair, value: self.take_value() };
         self.write_batch(&staging.span, marker);
 
+        let number = self.next_number;
+        self.next_number = number.wrapping_add(1);
         let record = &mut self.slab[slot];
+        record.number = number;
         record.count = data + MARKER_DESCRIPTORS;
         record.marker = marker;
         record.hardware = Hardware::InFlight;
@@ -190,7 +195,7 @@ impl Ring {
         record.pins = staging.pins;
         record.span = staging.span;
         self.slab.push(&mut self.in_flight, slot);
-        Some(slot)
+        Some(BatchId { slot, number })
     }
 
     #[inline]
@@ -308,30 +313,41 @@ impl Ring {
 
     /// A future comes for the result of its batch, or leaves its waker.
     #[inline]
-    pub(crate) fn collect(&mut self, slot: Slot, waker: &Waker) -> Option<Result<(), Error>> {
-        let record = &mut self.slab[slot];
-        let result = match record.outcome {
+    pub(crate) fn collect(&mut self, batch: BatchId, waker: &Waker) -> Option<Result<(), Error>> {
+        let record = &mut self.slab[batch.slot];
+        if record.number != batch.number {
+            return Some(Ok(()));
+        }
+        match record.outcome {
+            Outcome::Done => Some(Ok(())),
             Outcome::Pending => {
                 match &mut record.waker {
                     Some(known) if known.will_wake(waker) => {}
                     place => *place = Some(waker.clone()),
                 }
-                return None;
+                None
             }
-            Outcome::Done => Ok(()),
-            _ => Err(self.error_of(slot)),
-        };
-        self.slab[slot].awaited = false;
-        self.slab.release_if_over(slot);
-        Some(result)
+            _ => Some(Err(self.collect_failure(batch.slot))),
+        }
     }
 
-    /// A future is gone: the batch goes on without it (03 §15).
-    pub(crate) fn abandon(&mut self, slot: Slot) {
-        let record = &mut self.slab[slot];
+    #[cold]
+    fn collect_failure(&mut self, slot: Slot) -> Error {
+        let error = self.error_of(slot);
+        self.slab[slot].awaited = false;
+        self.slab.release_if_over(slot);
+        error
+    }
+
+    /// A future is gone: its batch goes on without it (03 §15).
+    pub(crate) fn abandon(&mut self, batch: BatchId) {
+        let record = &mut self.slab[batch.slot];
+        if record.number != batch.number || record.outcome == Outcome::Done {
+            return;
+        }
         record.awaited = false;
         record.waker = None;
-        self.slab.release_if_over(slot);
+        self.slab.release_if_over(batch.slot);
     }
 
     #[cold]

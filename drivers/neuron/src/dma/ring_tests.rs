@@ -21,20 +21,20 @@ fn span(source: u64, destination: u64, bytes: u64) -> Span {
     Span { source, destination, bytes, fixed_source: false }
 }
 
-fn stage(ring: &mut Ring, span: Span) -> Slot {
+fn stage(ring: &mut Ring, span: Span) -> BatchId {
     let data = data_descriptors(span.bytes);
     assert!(ring.has_room(data));
     ring.stage(Staging { span, pins: [None, None], reads_fill_source: false }, None).unwrap()
 }
 
 /// Does what the device does with the marker of a batch.
-fn complete(ring: &Ring, words: &DmaBuf, slot: Slot) {
-    let Marker { pair, value } = ring.slab[slot].marker;
+fn complete(ring: &Ring, words: &DmaBuf, batch: BatchId) {
+    let Marker { pair, value } = ring.slab[batch.slot].marker;
     words.store32(u64::from(pair) * 8 + 4, value).unwrap();
 }
 
-fn collect(ring: &mut Ring, slot: Slot) -> Option<Result<(), Error>> {
-    ring.collect(slot, Waker::noop())
+fn collect(ring: &mut Ring, batch: BatchId) -> Option<Result<(), Error>> {
+    ring.collect(batch, Waker::noop())
 }
 
 struct Bench {
@@ -54,10 +54,10 @@ impl Bench {
         Bench { hal, window, ring, words, now: Instant::default() }
     }
 
-    fn stage(&mut self, bytes: u64) -> Slot {
-        let slot = stage(&mut self.ring, span(0x5000, 0x9000_0000, bytes));
+    fn stage(&mut self, bytes: u64) -> BatchId {
+        let batch = stage(&mut self.ring, span(0x5000, 0x9000_0000, bytes));
         self.ring.ring_doorbells(&self.window);
-        slot
+        batch
     }
 
     fn attend_after(&mut self, span: Duration) -> Attention {
@@ -114,7 +114,7 @@ fn example_a_one_page() {
     for (device, host, m2s) in [(0x7364, 0x4000, 0x0680_1038), (0x7164, 0x1000, 0x3060_1038)] {
         let mut bench = Bench::new(device);
         let source = u64::from(host) << 32 | 0x1234_5000;
-        let slot = stage(&mut bench.ring, span(source, 0x0400_0000, 4096));
+        let batch = stage(&mut bench.ring, span(source, 0x0400_0000, 4096));
         let (tx, rx) = bench.ring.memory.load(0);
         assert_eq!(tx, [0x0d00_1000, 0x0508_0003, 0x1234_5000, host]);
         assert_eq!(rx, [0x0100_1000, 0, 0x0400_0000, 0]);
@@ -127,9 +127,9 @@ fn example_a_one_page() {
         bench.ring.ring_doorbells(&bench.window);
         assert_eq!(bench.window.take_writes(), [(m2s + 0x2_0000, 2), (m2s, 2)]);
         assert_eq!(bench.ring.sweep(), 0);
-        complete(&bench.ring, &bench.words, slot);
+        complete(&bench.ring, &bench.words, batch);
         assert_eq!(bench.ring.sweep(), 1);
-        assert_eq!(collect(&mut bench.ring, slot), Some(Ok(())));
+        assert_eq!(collect(&mut bench.ring, batch), Some(Ok(())));
         assert_eq!(bench.words.load32(0).unwrap(), 0xabcd_ef01);
         assert_eq!(bench.words.load32(4).unwrap(), 0);
         assert_eq!(bench.ring.cursor.free(), 8176);
@@ -140,10 +140,10 @@ fn example_a_one_page() {
 fn example_b_and_dma_e07_a_mebibyte_across_the_end_of_the_ring() {
     let mut bench = Bench::new(0x7364);
     for _ in 0..4095 {
-        let slot = bench.stage(4096);
-        complete(&bench.ring, &bench.words, slot);
+        let batch = bench.stage(4096);
+        complete(&bench.ring, &bench.words, batch);
         bench.ring.sweep();
-        collect(&mut bench.ring, slot);
+        collect(&mut bench.ring, batch);
     }
     bench.window.take_writes();
     assert_eq!(bench.ring.cursor.producer(), 8190);
@@ -185,20 +185,20 @@ fn example_d_a_fill_reads_its_first_block_again_and_again() {
 #[test]
 fn dma_e48_batches_staged_together_share_a_doorbell_pair() {
     let mut bench = Bench::new(0x7164);
-    let slots: Vec<Slot> = (0..70)
+    let batches: Vec<BatchId> = (0..70)
         .map(|k| stage(&mut bench.ring, span(0x1000 * k, 0x100_0000 + 0x1000 * k, 4096)))
         .collect();
     bench.ring.ring_doorbells(&bench.window);
     bench.ring.ring_doorbells(&bench.window);
     assert_eq!(bench.window.take_writes(), [(0x3062_1038, 140), (0x3060_1038, 140)]);
     // Each has a value of its own; the newest marker alone ends nothing.
-    complete(&bench.ring, &bench.words, slots[69]);
+    complete(&bench.ring, &bench.words, batches[69]);
     assert_eq!(bench.ring.sweep(), 0);
-    for &slot in &slots {
-        complete(&bench.ring, &bench.words, slot);
+    for &batch in &batches {
+        complete(&bench.ring, &bench.words, batch);
     }
     assert_eq!(bench.ring.sweep(), 70);
-    assert!(slots.iter().all(|&slot| collect(&mut bench.ring, slot) == Some(Ok(()))));
+    assert!(batches.iter().all(|&batch| collect(&mut bench.ring, batch) == Some(Ok(()))));
     assert_eq!(bench.ring.cursor.free(), 8176);
 }
 
@@ -214,7 +214,7 @@ fn marker_values_count_up_and_skip_zero() {
 fn udma_e30_a_late_marker_ends_nothing_but_its_own_batch() {
     let mut bench = Bench::new(0x7164);
     let first = bench.stage(4096);
-    let old = bench.ring.slab[first].marker;
+    let old = bench.ring.slab[first.slot].marker;
     bench.attend_after(Duration::ZERO);
     assert_eq!(bench.attend_after(Duration::from_micros(39_900)), Attention::Wait);
     assert_eq!(bench.attend_after(Duration::from_micros(1)), Attention::Recovered);
@@ -223,7 +223,7 @@ fn udma_e30_a_late_marker_ends_nothing_but_its_own_batch() {
     assert_eq!(bench.ring.quarantined(), 1);
 
     let second = bench.stage(4096);
-    assert_ne!(bench.ring.slab[second].marker.pair, old.pair, "the pair is not used again");
+    assert_ne!(bench.ring.slab[second.slot].marker.pair, old.pair, "the pair is not used again");
     bench.words.store32(u64::from(old.pair) * 8 + 4, old.value).unwrap();
     assert_eq!(bench.ring.sweep(), 0, "the late marker ends no newer batch");
     assert_eq!(bench.ring.sweep_quarantine(), 1, "but it proves its own batch quiet");
@@ -260,14 +260,15 @@ fn a_timeout_cancels_what_waits_behind_it_and_programs_the_ring_again() {
 #[test]
 fn an_abort_ends_the_batch_before_its_deadline_and_faults_the_ring() {
     let mut bench = Bench::new(0x7364);
-    let slot = bench.stage(4096);
+    let batch = bench.stage(4096);
     bench.attend_after(Duration::ZERO);
     bench.window.set(bench.unit(0x200), 0x2222);
     bench.window.set(bench.unit(0x3a000), 1 << 8);
     assert_eq!(bench.attend_after(Duration::from_millis(9)), Attention::Wait);
     assert!(bench.window.take_reads().is_empty(), "no look before 10 ms");
     assert_eq!(bench.attend_after(Duration::from_millis(1)), Attention::Faulted);
-    let Some(Err(Error::DmaAborted { engine, report, .. })) = collect(&mut bench.ring, slot) else {
+    let Some(Err(Error::DmaAborted { engine, report, .. })) = collect(&mut bench.ring, batch)
+    else {
         panic!("an abort")
     };
     assert_eq!((engine.number(), report.m2s_causes), (128, 1 << 8));
@@ -329,18 +330,18 @@ fn pins_are_held_until_the_marker_or_the_end_of_quarantine() {
         let staging = Staging { span, pins, reads_fill_source: false };
         bench.ring.stage(staging, None).unwrap()
     };
-    let slot = stage(&mut bench);
+    let batch = stage(&mut bench);
     assert_eq!(chunk.header().pins(), 1);
-    bench.ring.abandon(slot);
+    bench.ring.abandon(batch);
     assert_eq!(chunk.header().pins(), 1, "a dropped future cancels nothing");
-    complete(&bench.ring, &bench.words, slot);
+    complete(&bench.ring, &bench.words, batch);
     bench.ring.sweep();
     assert_eq!((chunk.header().pins(), bench.ring.slab.free()), (0, 256));
 
-    let slot = stage(&mut bench);
+    let batch = stage(&mut bench);
     bench.attend_after(Duration::ZERO);
     bench.attend_after(Duration::from_millis(40));
-    assert!(collect(&mut bench.ring, slot).unwrap().is_err());
+    assert!(collect(&mut bench.ring, batch).unwrap().is_err());
     assert_eq!((chunk.header().pins(), bench.ring.slab.free()), (1, 255));
     bench.ring.release_quarantine();
     assert_eq!((chunk.header().pins(), bench.ring.slab.free()), (0, 256));
@@ -349,10 +350,10 @@ fn pins_are_held_until_the_marker_or_the_end_of_quarantine() {
 #[test]
 fn dma_e17_dma_e47_a_copy_caught_by_a_reset_is_issued_again_three_times() {
     let mut bench = Bench::new(0x7164);
-    let slot = bench.stage(4096);
+    let batch = bench.stage(4096);
     let mut markers = Vec::new();
     for lap in 0..3 {
-        markers.push(bench.ring.slab[slot].marker);
+        markers.push(bench.ring.slab[batch.slot].marker);
         bench.ring.catch(true);
         bench.ring.program(&bench.window);
         bench.ring.replay();
@@ -362,13 +363,13 @@ fn dma_e17_dma_e47_a_copy_caught_by_a_reset_is_issued_again_three_times() {
         bench.ring.ring_doorbells(&bench.window);
         assert_eq!(bench.window.take_writes().len(), 2);
     }
-    markers.push(bench.ring.slab[slot].marker);
+    markers.push(bench.ring.slab[batch.slot].marker);
     for (k, marker) in markers.iter().enumerate() {
         assert!(markers[..k].iter().all(|m| m.pair != marker.pair && m.value != marker.value));
     }
     bench.ring.catch(true);
     assert_eq!(
-        collect(&mut bench.ring, slot),
+        collect(&mut bench.ring, batch),
         Some(Err(Error::Cancelled { why: CancelCause::Reset }))
     );
     // The marker of any lap proves the batch quiet, and every pair comes back.
@@ -380,19 +381,19 @@ fn dma_e17_dma_e47_a_copy_caught_by_a_reset_is_issued_again_three_times() {
 #[test]
 fn a_replay_that_times_out_is_issued_again_then_cancelled() {
     let mut bench = Bench::new(0x7164);
-    let slot = bench.stage(4096);
+    let batch = bench.stage(4096);
     bench.ring.catch(true);
     bench.ring.program(&bench.window);
     bench.ring.replay();
     for _ in 1..3 {
         bench.attend_after(Duration::ZERO);
         assert_eq!(bench.attend_after(Duration::from_millis(40)), Attention::Recovered);
-        assert_eq!(collect(&mut bench.ring, slot), None);
+        assert_eq!(collect(&mut bench.ring, batch), None);
     }
     bench.attend_after(Duration::ZERO);
     assert_eq!(bench.attend_after(Duration::from_millis(40)), Attention::Recovered);
     assert_eq!(
-        collect(&mut bench.ring, slot),
+        collect(&mut bench.ring, batch),
         Some(Err(Error::Cancelled { why: CancelCause::Reset }))
     );
     assert_eq!(bench.ring.counters().replays, 3);
@@ -401,13 +402,13 @@ fn a_replay_that_times_out_is_issued_again_then_cancelled() {
 #[test]
 fn a_copy_onto_itself_and_later_generations_are_not_issued_again() {
     let mut bench = Bench::new(0x7164);
-    let slot = stage(&mut bench.ring, span(0x9000_0000, 0x9000_0800, 4096));
+    let batch = stage(&mut bench.ring, span(0x9000_0000, 0x9000_0800, 4096));
     bench.ring.catch(true);
-    assert!(collect(&mut bench.ring, slot).unwrap().is_err());
-    let slot = stage(&mut bench.ring, span(0x9000_0000, 0xa000_0800, 4096));
+    assert!(collect(&mut bench.ring, batch).unwrap().is_err());
+    let batch = stage(&mut bench.ring, span(0x9000_0000, 0xa000_0800, 4096));
     bench.ring.catch(false);
     assert_eq!(
-        collect(&mut bench.ring, slot),
+        collect(&mut bench.ring, batch),
         Some(Err(Error::Cancelled { why: CancelCause::Reset }))
     );
 }

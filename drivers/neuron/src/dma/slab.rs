@@ -1,8 +1,8 @@
 //! What a ring remembers of each batch: 256 records that never move (specification 03 §1.4, §7.9).
 //!
-//! A record has two sides. The hardware may or may not still work on it, and a future may or may
-//! not still come for the result; the slot is free again when both are over. Slots are numbered by
-//! a byte into an array of 256, so that no index can be wrong.
+//! A batch that ends well gives its record back at once: whoever finds another batch in its record,
+//! or none, knows that it ended well. A failure stays until it is collected. Slots are numbered by a
+//! byte into an array of 256, so that no index can be wrong.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -23,6 +23,15 @@ pub(crate) const MAX_LAPS: usize = 3;
 /// Number of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Slot(u8);
+
+/// One batch among all that its ring ever carried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BatchId {
+    /// Record it has, or had.
+    pub slot: Slot,
+    /// Number on its ring.
+    pub number: u32,
+}
 
 /// A marker pair and the value it waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -93,6 +102,8 @@ pub(crate) enum Outcome {
 
 /// One batch.
 pub(crate) struct Record {
+    /// Number on its ring.
+    pub number: u32,
     /// Descriptors of one side, marker included.
     pub count: u32,
     /// Marker that is awaited.
@@ -123,6 +134,7 @@ pub(crate) struct Record {
 impl Record {
     fn unused(pair: u16, next: Slot) -> Self {
         Record {
+            number: 0,
             count: 0,
             marker: Marker { pair, value: 0 },
             hardware: Hardware::Quiet,
@@ -237,16 +249,18 @@ impl Slab {
         Some(slot)
     }
 
-    /// Gives a record back where neither side needs it any more.
+    /// Gives a record back once the hardware is done with it and no failure waits in it to be
+    /// collected.
     #[inline]
     pub(crate) fn release_if_over(&mut self, slot: Slot) {
+        let head = self.free.head;
         let record = &mut self[slot];
-        if record.hardware != Hardware::Quiet || record.awaited {
+        if record.hardware != Hardware::Quiet || (record.awaited && record.outcome != Outcome::Done)
+        {
             return;
         }
-        record.laps = 0;
-        let head = self.free.head;
-        self[slot].next = head;
+        record.awaited = false;
+        record.next = head;
         if self.free.len == 0 {
             self.free.tail = slot;
         }
@@ -314,11 +328,17 @@ mod tests {
         assert_eq!(slab.free(), 255);
         slab[slot].hardware = Hardware::Quiet;
         slab[slot].awaited = true;
+        slab[slot].outcome = Outcome::Gone;
         slab.release_if_over(slot);
         assert_eq!(slab.free(), 255);
         slab[slot].awaited = false;
         slab.release_if_over(slot);
         assert_eq!(slab.free(), 256);
+        let slot = slab.take().unwrap();
+        slab[slot].awaited = true;
+        slab[slot].outcome = Outcome::Done;
+        slab.release_if_over(slot);
+        assert_eq!(slab.free(), 256, "nothing to collect but success");
     }
 
     #[test]

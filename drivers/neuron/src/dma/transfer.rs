@@ -9,7 +9,7 @@ use axon_ports::Pin;
 
 use super::port::Admission;
 use super::ring::{MAX_BATCH_BYTES, Staging, data_descriptors};
-use super::slab::{Slot, Span};
+use super::slab::{BatchId, Span};
 use crate::Error;
 use crate::shared::Shared;
 use crate::wake::Ticket;
@@ -21,7 +21,7 @@ enum Stage {
     /// It waits for its turn.
     Queued(Ticket),
     /// It is staged.
-    InFlight(Slot),
+    InFlight(BatchId),
     /// There is none.
     Over,
 }
@@ -83,8 +83,8 @@ impl<P: Platform> Transfer<P> {
     /// Carries the transfer on; ends with its result.
     #[inline]
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        if let Stage::InFlight(slot) = self.stage {
-            match self.collect(slot, cx.waker()) {
+        if let Stage::InFlight(batch) = self.stage {
+            match self.collect(batch, cx.waker()) {
                 None => return Poll::Pending,
                 Some(Ok(())) if self.remaining != 0 => self.stage = Stage::New,
                 Some(result) => {
@@ -122,9 +122,9 @@ impl<P: Platform> Transfer<P> {
     }
 
     #[inline]
-    fn collect(&mut self, slot: Slot, waker: &Waker) -> Option<Result<(), Error>> {
+    fn collect(&mut self, batch: BatchId, waker: &Waker) -> Option<Result<(), Error>> {
         let cell = self.shared.ports.get(usize::from(self.port))?;
-        cell.with(|port| port.ring()?.collect(slot, waker))
+        cell.with(|port| port.ring()?.collect(batch, waker))
     }
 
     /// Stages the next batch where it may be.
@@ -150,7 +150,7 @@ impl<P: Platform> Transfer<P> {
                 let Some(ring) = port.ring() else { return Ok(Tried::Waits) };
                 let staging = self.take_batch(bytes);
                 match ring.stage(staging, waker.cloned()) {
-                    Some(slot) => self.stage = Stage::InFlight(slot),
+                    Some(batch) => self.stage = Stage::InFlight(batch),
                     None => return Err(Error::NoRecords),
                 }
                 if let Some(ticket) = ticket {
@@ -206,9 +206,9 @@ impl<P: Platform> Transfer<P> {
         }
         let Some(cell) = self.shared.ports.get(usize::from(self.port)) else { return };
         match stage {
-            Stage::InFlight(slot) => cell.with(|port| {
+            Stage::InFlight(batch) => cell.with(|port| {
                 if let Some(ring) = port.ring() {
-                    ring.abandon(slot);
+                    ring.abandon(batch);
                 }
             }),
             Stage::Queued(ticket) => cell.with(|port| port.leave(ticket)),
