@@ -45,7 +45,7 @@ global_asm!(
     "axon_entry:",
     "cli",
     "cld",
-    // The time-stamp counter at entry, kept in edi:esi until Rust takes it.
+    // The time-stamp counter at entry, kept in esi:edi until Rust takes it.
     "rdtsc",
     "mov edi, eax",
     "mov esi, edx",
@@ -60,9 +60,10 @@ global_asm!(
     "rdmsr",
     "or eax, 0x900",
     "wrmsr",
-    // CR0: paging, write protection, native FPU errors, coprocessor present and not emulated.
+    // CR0: paging, write protection, native FPU errors, coprocessor present and not emulated,
+    // caches on.
     "mov eax, cr0",
-    "and eax, 0xfffffff3",
+    "and eax, 0x9ffffff3",
     "or eax, 0x80010022",
     "mov cr0, eax",
     "lgdt [axon_boot_segments_pointer]",
@@ -82,6 +83,11 @@ global_asm!(
     "mov fs, eax",
     "mov gs, eax",
     "mov esp, esp",
+    // Floating point as compiled code expects it: all exceptions masked, round to nearest.
+    "fninit",
+    "push 0x1f80",
+    "ldmxcsr [rsp]",
+    "pop rax",
     "xor ebp, ebp",
     "shl rsi, 32",
     "or rsi, rdi",

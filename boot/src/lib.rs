@@ -54,5 +54,5 @@ extern "C" fn rust_eh_personality() {}
 
 #[unsafe(no_mangle)]
 extern "C" fn _Unwind_Resume() -> ! {
-    axon_kernel::exit::fatal()
+    axon_kernel::exit::fatal(axon_kernel::exit::Fatal::Panic)
 }

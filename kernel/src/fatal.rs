@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use x86_64::registers::control::Cr2;
 
 use crate::console::{serial, text_log};
-use crate::exit;
+use crate::exit::{self, Fatal};
 use crate::memory::{layout, paging, stacks};
 
 /// What an exception stub saved, from low addresses to high ones.
@@ -52,15 +52,15 @@ const WORDS: u64 = 4096;
 
 /// Ends the machine after a panic.
 pub fn panic(info: &PanicInfo<'_>) -> ! {
-    begin();
+    begin(Fatal::Panic);
     let _ = writeln!(Report, "{info}");
     let here = 0u64;
-    end(&raw const here as u64)
+    end(Fatal::Panic, &raw const here as u64)
 }
 
 /// Ends the machine after a processor exception.
 pub fn exception(registers: &Registers) -> ! {
-    begin();
+    begin(Fatal::Exception);
     let r = registers;
     let name = NAMES.get(r.vector as usize).unwrap_or(&"unknown exception");
     let _ = writeln!(
@@ -84,27 +84,27 @@ pub fn exception(registers: &Registers) -> ! {
         }
         let _ = writeln!(Report);
     }
-    end(r.rsp)
+    end(Fatal::Exception, r.rsp)
 }
 
 /// Ends the machine because it lacks something the kernel cannot do without.
 pub fn unfit(what: &str) -> ! {
-    begin();
+    begin(Fatal::Unfit);
     let _ = writeln!(Report, "axon cannot run on this machine: {what}");
-    exit::fatal()
+    exit::fatal(Fatal::Unfit)
 }
 
 /// Starts the report; ends the machine at once where a report failed itself.
-fn begin() {
+fn begin(why: Fatal) {
     static DYING: AtomicBool = AtomicBool::new(false);
     x86_64::instructions::interrupts::disable();
     if DYING.swap(true, Relaxed) {
-        exit::fatal();
+        exit::fatal(why);
     }
     serial::write(b"\n# ");
 }
 
-fn end(stack: u64) -> ! {
+fn end(why: Fatal, stack: u64) -> ! {
     let _ = write!(Report, "calls:");
     each_return_address(stack, |address| {
         let _ = write!(Report, " {address:#x}");
@@ -112,7 +112,7 @@ fn end(stack: u64) -> ! {
     let _ = write!(Report, "\nlast lines of the log:");
     serial::write(b"\n");
     text_log::tail(LOG_BYTES, serial::write);
-    exit::fatal()
+    exit::fatal(why)
 }
 
 /// Searches the stack for what looks like a return address: one behind a call in the image's code.

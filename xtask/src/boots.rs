@@ -34,8 +34,31 @@ const fn boot(
     Boot { name, arguments, times: 1, code: 0, check, long: false }
 }
 
+/// A boot that ends in a report of the kernel.
+const fn fatal(
+    name: &'static str,
+    arguments: &'static str,
+    check: fn(&[Outcome]) -> Result<(), String>,
+) -> Boot {
+    Boot { code: 101, ..boot(name, arguments, check) }
+}
+
 /// Every boot.
 pub const BOOTS: &[Boot] = &[
+    boot("the kernel checks itself", "--app selftest --device none --icount", |_| Ok(())),
+    fatal("a stack overflow is told", "--app selftest --device none -- overflow", |outcomes| {
+        told(outcomes, "the main stack overflowed")
+    }),
+    fatal("code cannot be written", "--app selftest --device none -- write-code", |outcomes| {
+        told(outcomes, "writing (not allowed)")
+    }),
+    fatal("data cannot be executed", "--app selftest --device none -- execute-data", |outcomes| {
+        told(outcomes, "executing (not allowed)")
+    }),
+    fatal("a panic prints the log", "--app selftest --device none -- panic", |outcomes| {
+        told(outcomes, "in two lines")?;
+        told(outcomes, "about to die: panic")
+    }),
     boot("trn1 comes up and copies", "--device trn1", all_is_well),
     boot("inf2 comes up and copies", "--device inf2", all_is_well),
     boot("trn2 comes up and copies", "--device trn2", all_is_well),
@@ -109,6 +132,15 @@ fn all_is_well(outcomes: &[Outcome]) -> Result<(), String> {
         let rung = total(&report["copies"], "doorbells");
         let seen = total(&report["model"], "doorbells");
         ensure(rung == seen, || format!("{rung} doorbells rung for copies, the models saw {seen}"))
+    })
+}
+
+/// The console's last lines say this.
+fn told(outcomes: &[Outcome], words: &str) -> Result<(), String> {
+    outcomes.iter().try_for_each(|outcome| {
+        ensure(outcome.last_lines.iter().any(|line| line.contains(words)), || {
+            format!("the console does not say {words:?}: {:?}", outcome.last_lines)
+        })
     })
 }
 

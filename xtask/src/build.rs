@@ -14,8 +14,9 @@ use clap::error::ErrorKind;
 use crate::options::refuse;
 use crate::workspace;
 
-/// Lets the kernel print a backtrace.
-const IMAGE_FLAGS: &str = "-C force-frame-pointers=yes";
+/// None, and not those of the environment: an image runs on less than the machine that builds it,
+/// and the kernel finds calls on the stack without frame pointers.
+const IMAGE_FLAGS: &str = "";
 
 /// The machines an application can be built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,10 @@
 //! |---|---|
 //! | [`serial`] | the 16550 |
 //! | [`text_log`] | the text log: a ring of recent lines, echoed with `# ` in front |
+//! | `budget` | how many lines the log takes |
 //! | [`input`] | bytes typed, as a future |
 
+mod budget;
 pub mod input;
 pub mod serial;
 pub mod text_log;

@@ -1,14 +1,16 @@
 //! The text log: what the `log` crate records, as lines in a ring that survives until the end.
 //!
-//! A line reads `# [seconds.micros] LEVEL target: message`. Lines up to the echo level also go to
+//! Lines from `info` up are taken at a limited rate. A line reads `# [seconds.micros] LEVEL target: message`. Lines up to the echo level also go to
 //! the console at once; a machine that dies prints the last ones of the ring.
 
-use core::cell::UnsafeCell;
+use core::cell::{RefCell, UnsafeCell};
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
+use critical_section::Mutex;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
+use super::budget::Budget;
 use crate::time::clock;
 
 /// Bytes of the ring.
@@ -16,6 +18,7 @@ pub const RING_BYTES: usize = 64 * 1024;
 
 static RING: Ring = Ring { bytes: UnsafeCell::new([0; RING_BYTES]), written: AtomicUsize::new(0) };
 static ECHO: AtomicU8 = AtomicU8::new(0);
+static BUDGET: Mutex<RefCell<Budget>> = Mutex::new(RefCell::new(Budget::new()));
 
 /// Starts recording up to `record`, and echoing up to `echo`.
 pub fn init(record: LevelFilter, echo: LevelFilter) {
@@ -43,6 +46,17 @@ impl Log for Recorder {
         }
         let start = RING.position();
         let micros = clock::now().as_nanos() / 1000;
+        if record.level() <= Level::Info {
+            let taken =
+                critical_section::with(|section| BUDGET.borrow_ref_mut(section).take(micros));
+            match taken {
+                None => return,
+                Some(0) => {}
+                Some(lines) => {
+                    let _ = writeln!(Line, "# {lines} lines of the log were too many");
+                }
+            }
+        }
         let (seconds, micros) = (micros / 1_000_000, micros % 1_000_000);
         let _ = writeln!(
             Line,

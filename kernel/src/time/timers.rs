@@ -22,14 +22,14 @@ const SLEEPERS: usize = 256;
 
 struct Timers {
     queue: Mutex<RefCell<ConstGenericQueue<SLEEPERS>>>,
-    /// Time-stamp at which the first of them is due; all-ones without one.
-    due: AtomicU64,
 }
 
 embassy_time_driver::time_driver_impl!(static TIMERS: Timers = Timers {
     queue: Mutex::new(RefCell::new(ConstGenericQueue::new())),
-    due: AtomicU64::new(u64::MAX),
 });
+
+/// Time-stamp at which the first of them is due; all-ones without one.
+static DUE: AtomicU64 = AtomicU64::new(u64::MAX);
 
 impl Driver for Timers {
     #[inline]
@@ -41,7 +41,7 @@ impl Driver for Timers {
         critical_section::with(|section| {
             if self.queue.borrow_ref_mut(section).schedule_wake(at, waker) {
                 let due = clock::time_stamp_at(Instant::from_nanos(at));
-                self.due.store(self.due.load(Relaxed).min(due), Relaxed);
+                DUE.store(DUE.load(Relaxed).min(due), Relaxed);
             }
         });
     }
@@ -50,7 +50,7 @@ impl Driver for Timers {
 /// Whether some task's time has come.
 #[inline]
 pub fn is_due() -> bool {
-    time_stamp() >= TIMERS.due.load(Relaxed)
+    time_stamp() >= DUE.load(Relaxed)
 }
 
 /// Wakes the tasks whose time has come.
@@ -67,11 +67,11 @@ fn wake_due_now() {
         let now = clock::now().as_nanos();
         let next = TIMERS.queue.borrow_ref_mut(section).next_expiration(now);
         let due = clock::time_stamp_at(Instant::from_nanos(next));
-        TIMERS.due.store(due, Relaxed);
+        DUE.store(due, Relaxed);
     });
 }
 
 /// Time-stamp at which the next task is due; all-ones without one.
 pub fn next_due() -> u64 {
-    TIMERS.due.load(Relaxed)
+    DUE.load(Relaxed)
 }

@@ -1,4 +1,4 @@
-//! Ways to die. Each ends the machine with a report and the fatal code; one that returns has failed.
+//! Ways to die. Each ends the machine with a report and a fatal value; one that returns has failed.
 
 use core::time::Duration;
 

@@ -1,6 +1,6 @@
 //! The kernel's own tests as a bootable image: what can only be tried on a machine.
 //!
-//! The first word of the command line chooses: nothing or `all` for every check that a healthy
+//! The first word of the command line that is not `name=value` chooses: nothing or `all` for every check that a healthy
 //! machine passes, one line each, exit code 0 or 1; the name of an [end](ends) for one way to die;
 //! `echo` to repeat what is typed; `zero` to look whether boot memory is.
 
@@ -21,7 +21,8 @@ use axon_platform::Platform;
 axon_boot::entry!(main);
 
 async fn main(machine: Machine) -> u8 {
-    let arguments = machine.arguments();
+    let mut arguments = machine.arguments();
+    arguments.retain(|word| !word.contains('='));
     match arguments.first().map_or("all", |word| word) {
         "all" => checks::run(machine).await,
         "echo" => echo(machine).await,
