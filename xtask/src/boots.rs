@@ -69,7 +69,7 @@ pub const BOOTS: &[Boot] = &[
         times: 2,
         ..boot("counted instructions repeat", "--device trn1 --icount", same_instructions)
     },
-    boot("a message costs what it may", "--app bench --device none --icount -- hop", |_| Ok(())),
+    boot("messages cost what they may", "--app bench --device none --icount -- hop", within_bounds),
     Boot {
         long: true,
         ..boot("sixteen devices", "--device trn1 --devices 16 --memory 2G", all_is_well)
@@ -153,6 +153,27 @@ fn same_instructions(outcomes: &[Outcome]) -> Result<(), String> {
         .collect();
     ensure(counts.iter().all(|count| count.is_u64() && *count == counts[0]), || {
         format!("instructions up to main: {counts:?}")
+    })
+}
+
+/// Most guest instructions of a benchmark's row: what a change must not exceed unnoticed.
+///
+/// The last two are what the Linux driver takes for the same on the same scale.
+const BOUNDS: [(&str, u64); 4] = [
+    ("request and reply: channel and slot", 400),
+    ("request and reply: desk", 550),
+    ("allocating 4 KiB of device memory", 1852),
+    ("freeing it", 1414),
+];
+
+fn within_bounds(outcomes: &[Outcome]) -> Result<(), String> {
+    let rows: Vec<&Value> = outcomes.iter().flat_map(|outcome| list(&outcome.report)).collect();
+    BOUNDS.iter().try_for_each(|(operation, bound)| {
+        let row = rows.iter().find(|row| row["operation"] == *operation);
+        let median = row.and_then(|row| row["median"].as_u64());
+        ensure(median.is_some_and(|median| median <= *bound), || {
+            format!("{operation}: {median:?} instructions, at most {bound}")
+        })
     })
 }
 

@@ -1,19 +1,21 @@
-//! What a message between two tasks costs.
+//! What a message between two tasks costs, and its parts.
 //!
-//! A peer task serves requests the way every task of axon does: a bounded channel takes the
-//! request, a slot made beforehand takes the reply.
+//! Each side is a flat task, so that what is counted is the message and not the nesting of the
+//! benchmark's own futures.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::future::poll_fn;
+use core::task::Poll;
 
 use axon_platform::{Platform, SpawnError};
+use axon_ports::desk::{Desk, Event};
 use embassy_futures::yield_now;
 use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
 use embassy_sync::channel::Channel;
 use embassy_sync::signal::Signal;
 
-use crate::row::Row;
-use crate::{SAMPLES, WARM_UP};
+use crate::row::{Row, samples};
 
 /// What a request and its reply may cost in guest instructions.
 const ROUND_TRIP_GOAL: u64 = 300;
@@ -24,91 +26,91 @@ const DEPTH: usize = 4;
 /// Asks the peer to end.
 const QUIT: u64 = u64::MAX;
 
-/// What the two tasks share.
+type Slot<T> = Signal<CriticalSectionRawMutex, T>;
+
+/// What the tasks share.
 struct Seam {
     requests: Channel<CriticalSectionRawMutex, u64, DEPTH>,
-    reply: Signal<CriticalSectionRawMutex, u64>,
-    ping: Signal<CriticalSectionRawMutex, u64>,
-    woken: Signal<CriticalSectionRawMutex, u64>,
-}
-
-impl Seam {
-    const fn new() -> Seam {
-        Seam {
-            requests: Channel::new(),
-            reply: Signal::new(),
-            ping: Signal::new(),
-            woken: Signal::new(),
-        }
-    }
+    reply: Slot<u64>,
+    desk: Desk<u64, u64, DEPTH>,
+    ping: Slot<u64>,
+    woken: Slot<u64>,
+    rows: Slot<Vec<Row>>,
 }
 
 /// Measures every row.
 ///
 /// # Errors
-/// [`SpawnError`] where there is no room for the peers.
+/// [`SpawnError`] where there is no room for the tasks.
 pub(crate) async fn measure<P: Platform>(machine: &P) -> Result<Vec<Row>, SpawnError> {
-    let seam = Arc::new(Seam::new());
-    machine.spawn("bench-server", serve(seam.clone()))?;
-    machine.spawn("bench-sleeper", sleep_and_tell(machine.clone(), seam.clone()))?;
-
-    let mut rows = Vec::new();
-    rows.push(sample(machine, "reading the counter", None, async || {}).await);
-    rows.push(sample(machine, "yielding with nothing else to do", None, yield_now).await);
-    rows.push(
-        sample(machine, "request to a task and its reply", Some(ROUND_TRIP_GOAL), async || {
-            seam.requests.send(1).await;
-            seam.reply.wait().await;
-        })
-        .await,
-    );
-    rows.push(wake_ups(machine, &seam).await);
-
+    let seam = Arc::new(Seam {
+        requests: Channel::new(),
+        reply: Signal::new(),
+        desk: Desk::new(),
+        ping: Signal::new(),
+        woken: Signal::new(),
+        rows: Signal::new(),
+    });
+    machine.spawn("bench-server", serve_channel(seam.clone()))?;
+    machine.spawn("bench-desk", serve_desk(seam.clone()))?;
+    machine.spawn("bench-sleeper", tell_wake_ups(machine.clone(), seam.clone()))?;
+    machine.spawn("bench-client", ask(machine.clone(), seam.clone()))?;
+    let rows = seam.rows.wait().await;
     seam.requests.send(QUIT).await;
+    seam.desk.close();
     seam.ping.signal(QUIT);
     Ok(rows)
 }
 
-/// Answers requests until told to end.
-async fn serve(seam: Arc<Seam>) {
-    loop {
-        match seam.requests.receive().await {
-            QUIT => return,
-            request => seam.reply.signal(request),
+/// The task whose operations are counted.
+async fn ask<P: Platform>(machine: P, seam: Arc<Seam>) {
+    let mut rows = Vec::new();
+    rows.push(Row::new("reading the counter", None, samples!(machine, {})));
+    rows.push(Row::new("yielding to no other task", None, samples!(machine, yield_now().await)));
+    let round_trips = samples!(machine, {
+        // Slots are taken beforehand, so there is always a place.
+        let _ = seam.requests.try_send(1);
+        seam.reply.wait().await;
+    });
+    rows.push(Row::new("request and reply: channel and slot", Some(ROUND_TRIP_GOAL), round_trips));
+    let calls = samples!(machine, {
+        let _ = seam.desk.call(1).await;
+    });
+    rows.push(Row::new("request and reply: desk", Some(ROUND_TRIP_GOAL), calls));
+    let wake_ups = samples!(machine, before => {
+        seam.ping.signal(1);
+        seam.woken.wait().await.wrapping_sub(before)
+    });
+    rows.push(Row::new("waking a task until it runs", None, wake_ups));
+    seam.rows.signal(rows);
+}
+
+/// Answers what comes through the channel.
+async fn serve_channel(seam: Arc<Seam>) {
+    poll_fn(|cx| {
+        while let Poll::Ready(request) = seam.requests.poll_receive(cx) {
+            if request == QUIT {
+                return Poll::Ready(());
+            }
+            seam.reply.signal(request);
+        }
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Answers what is left on the desk.
+async fn serve_desk(seam: Arc<Seam>) {
+    while !seam.desk.is_closed() {
+        if let Event::Request(ticket, request) = seam.desk.next().await {
+            seam.desk.answer(ticket, request);
         }
     }
 }
 
 /// Waits to be woken and tells what the counter says then.
-async fn sleep_and_tell<P: Platform>(machine: P, seam: Arc<Seam>) {
+async fn tell_wake_ups<P: Platform>(machine: P, seam: Arc<Seam>) {
     while seam.ping.wait().await != QUIT {
         seam.woken.signal(machine.cycles());
     }
-}
-
-/// The counter before and after `operation`, over and over.
-async fn sample<P: Platform>(
-    machine: &P,
-    name: &'static str,
-    goal: Option<u64>,
-    operation: impl AsyncFn(),
-) -> Row {
-    let mut samples = Vec::with_capacity(WARM_UP + SAMPLES);
-    for _ in 0..WARM_UP + SAMPLES {
-        let before = machine.cycles();
-        operation().await;
-        samples.push(machine.cycles().wrapping_sub(before));
-    }
-    Row::new(name, goal, samples.split_off(WARM_UP))
-}
-
-/// From the call that wakes a task until that task runs.
-async fn wake_ups<P: Platform>(machine: &P, seam: &Seam) -> Row {
-    let mut samples = Vec::with_capacity(WARM_UP + SAMPLES);
-    for _ in 0..WARM_UP + SAMPLES {
-        let before = machine.cycles();
-        seam.ping.signal(1);
-        samples.push(seam.woken.wait().await.wrapping_sub(before));
-    }
-    Row::new("waking a task until it runs", None, samples.split_off(WARM_UP))
 }

@@ -54,6 +54,28 @@ impl Row {
     }
 }
 
+/// The counter around an operation, over and over: `samples!(machine, operation)`.
+///
+/// With `before => value` the operation says itself what it took, given the counter before it. A
+/// macro and no function, so that the operation stands in the measuring task itself.
+macro_rules! samples {
+    ($machine:expr, $before:ident => $took:expr) => {{
+        let mut samples = alloc::vec::Vec::with_capacity(crate::WARM_UP + crate::SAMPLES);
+        for _ in 0..crate::WARM_UP + crate::SAMPLES {
+            let $before = $machine.cycles();
+            samples.push($took);
+        }
+        samples.split_off(crate::WARM_UP)
+    }};
+    ($machine:expr, $operation:expr) => {
+        samples!($machine, before => {
+            $operation;
+            $machine.cycles().wrapping_sub(before)
+        })
+    };
+}
+pub(crate) use samples;
+
 #[cfg(test)]
 mod tests {
     use alloc::vec;
