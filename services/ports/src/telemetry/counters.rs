@@ -1,16 +1,15 @@
-//! The counters that the driver and the services keep of one device (specification 07 §3, 04 §9.4).
+//! The counters that the driver keeps of one device (specification 07 §3). Those of memory belong to
+//! the memory service.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
 use super::{Counter, Gauge};
-use crate::{Category, CoreId, CoreMap, Location};
+use crate::{CoreId, CoreMap};
 
 /// All of them. Counters are public: whoever does the thing counts it.
 #[derive(Debug)]
 pub struct DeviceCounters {
-    /// Bytes allocated now, by core and category.
-    pub memory: MemoryCells,
     /// Resets asked for, done, failed.
     pub resets: ResetCells,
     /// Exchanges with firmware.
@@ -22,153 +21,10 @@ pub struct DeviceCounters {
 impl DeviceCounters {
     pub(super) const fn new(present: CoreMap) -> Self {
         DeviceCounters {
-            memory: MemoryCells::new(),
             resets: ResetCells::new(present),
             mailbox: MailboxCells::new(),
             queues_armed: Gauge::new(),
         }
-    }
-}
-
-/// Number of a memory gauge: its driver counter id (specification 07 §3.1), 0 to 20.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct MemoryCounter(u8);
-
-impl MemoryCounter {
-    /// All host memory of a core.
-    pub const HOST: MemoryCounter = MemoryCounter(0);
-    /// All device memory of a core.
-    pub const DEVICE: MemoryCounter = MemoryCounter(1);
-
-    const HOST_CATEGORIES: core::ops::RangeInclusive<u8> = 2..=9;
-    const DEVICE_CATEGORIES: core::ops::RangeInclusive<u8> = 10..=20;
-
-    /// Host categories, kept per device.
-    pub fn host_categories() -> impl Iterator<Item = MemoryCounter> {
-        Self::HOST_CATEGORIES.map(MemoryCounter)
-    }
-
-    /// Device categories, kept per core.
-    pub fn device_categories() -> impl Iterator<Item = MemoryCounter> {
-        Self::DEVICE_CATEGORIES.map(MemoryCounter)
-    }
-
-    /// The driver counter id.
-    pub const fn id(self) -> u8 {
-        self.0
-    }
-
-    /// The gauge that a chunk of this category counts in (specification 04 §9.4). A category that
-    /// does not exist, or not in this location, counts as unknown.
-    pub fn of(location: Location, category: Category) -> MemoryCounter {
-        /// Counter ids by category number.
-        const IDS: [u8; Category::COUNT] =
-            [2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 9, 20, 14];
-        let id = IDS.get(category.0 as usize).copied();
-        let (ids, unknown) = match location {
-            Location::Host => (Self::HOST_CATEGORIES, 2),
-            Location::Device => (Self::DEVICE_CATEGORIES, 10),
-        };
-        MemoryCounter(id.filter(|id| ids.contains(id)).unwrap_or(unknown))
-    }
-
-    /// Leaf of the metric tree (specification 07 §9.1).
-    pub fn leaf(self) -> &'static str {
-        const LEAVES: [&str; 21] = [
-            "host_mem",
-            "device_mem",
-            "uncategorized",
-            "dma_buffers",
-            "tensors",
-            "constants",
-            "application_memory",
-            "driver_memory",
-            "notifications",
-            "dma_rings",
-            "uncategorized",
-            "model_code",
-            "tensors",
-            "constants",
-            "model_shared_scratchpad",
-            "runtime_memory",
-            "driver_memory",
-            "collectives",
-            "nonshared_scratchpad",
-            "notifications",
-            "dma_rings",
-        ];
-        LEAVES.get(usize::from(self.0)).copied().unwrap_or("uncategorized")
-    }
-}
-
-#[derive(Debug)]
-struct CoreMemory {
-    totals: [Gauge; 2],
-    categories: [Gauge; 11],
-}
-
-/// Bytes allocated now. Every allocation counts twice: for its core, and for its category.
-#[derive(Debug)]
-pub struct MemoryCells {
-    host: [Gauge; 8],
-    cores: [CoreMemory; CoreId::COUNT],
-    warned: AtomicBool,
-}
-
-impl MemoryCells {
-    const fn new() -> Self {
-        MemoryCells {
-            host: [const { Gauge::new() }; 8],
-            cores: [const {
-                CoreMemory {
-                    totals: [const { Gauge::new() }; 2],
-                    categories: [const { Gauge::new() }; 11],
-                }
-            }; CoreId::COUNT],
-            warned: AtomicBool::new(false),
-        }
-    }
-
-    /// Books `bytes`, rounded to whole pages by the caller. Answers `false` for the first category
-    /// that does not exist: worth one warning.
-    pub fn charge(&self, location: Location, core: CoreId, category: Category, bytes: u64) -> bool {
-        for gauge in self.pair(location, core, category).into_iter().flatten() {
-            gauge.grow(bytes);
-        }
-        (category.0 as usize) < Category::COUNT || self.warned.swap(true, Ordering::Relaxed)
-    }
-
-    /// Takes `bytes` back that were charged with the same arguments.
-    pub fn refund(&self, location: Location, core: CoreId, category: Category, bytes: u64) {
-        for gauge in self.pair(location, core, category).into_iter().flatten() {
-            gauge.shrink(bytes);
-        }
-    }
-
-    /// A gauge; host categories are the same for every core.
-    pub fn gauge(&self, counter: MemoryCounter, core: CoreId) -> Option<&Gauge> {
-        let id = usize::from(counter.0);
-        let cells = self.cores.get(core.index())?;
-        match id {
-            0..=1 => cells.totals.get(id),
-            2..=9 => self.host.get(id - 2),
-            _ => cells.categories.get(id - 10),
-        }
-    }
-
-    /// Forgets the peak of one gauge.
-    pub fn rebase_peak(&self, counter: MemoryCounter, core: CoreId) {
-        if let Some(gauge) = self.gauge(counter, core) {
-            gauge.rebase_peak();
-        }
-    }
-
-    fn pair(&self, location: Location, core: CoreId, category: Category) -> [Option<&Gauge>; 2] {
-        let all = match location {
-            Location::Host => MemoryCounter::HOST,
-            Location::Device => MemoryCounter::DEVICE,
-        };
-        [all, MemoryCounter::of(location, category)].map(|counter| self.gauge(counter, core))
     }
 }
 
@@ -353,51 +209,9 @@ impl MailboxCells {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::cell::GaugeReading;
-
-    fn core(number: u32) -> CoreId {
-        CoreId::new(number).unwrap()
-    }
 
     fn counters() -> DeviceCounters {
         DeviceCounters::new(CoreMap(0xff))
-    }
-
-    #[test]
-    fn tel_e27_an_allocation_counts_for_its_core_and_its_category() {
-        let memory = counters().memory;
-        memory.charge(Location::Host, core(1), Category::TENSORS_HOST, 8192);
-        let tensors = memory.gauge(MemoryCounter(4), core(0)).unwrap();
-        let of_core = memory.gauge(MemoryCounter::HOST, core(1)).unwrap();
-        for gauge in [tensors, of_core] {
-            assert_eq!(gauge.read(), GaugeReading { total: 8192, present: 8192, peak: 8192 });
-        }
-        memory.refund(Location::Host, core(1), Category::TENSORS_HOST, 8192);
-        for gauge in [tensors, of_core] {
-            assert_eq!(gauge.read(), GaugeReading { total: 0, present: 8192, peak: 8192 });
-        }
-        assert_eq!(memory.gauge(MemoryCounter::HOST, core(0)).unwrap().get(), 0);
-    }
-
-    #[test]
-    fn categories_find_their_gauge() {
-        let of = MemoryCounter::of;
-        assert_eq!(of(Location::Host, Category::DMA_RINGS_HOST).id(), 9);
-        assert_eq!(of(Location::Device, Category::DMA_RINGS_DEVICE).id(), 20);
-        let scratchpad = of(Location::Device, Category::SCRATCHPAD_DEVICE);
-        assert_eq!(scratchpad, of(Location::Device, Category::CONTIGUOUS_SCRATCHPAD_DEVICE));
-        assert_eq!(scratchpad.leaf(), "model_shared_scratchpad");
-        assert_eq!(of(Location::Host, Category::TENSORS_DEVICE).id(), 2, "wrong location");
-        assert_eq!(of(Location::Device, Category(20)).id(), 10);
-    }
-
-    #[test]
-    fn a_category_outside_the_enumeration_is_worth_one_warning() {
-        let memory = counters().memory;
-        assert!(memory.charge(Location::Device, core(0), Category(19), 1));
-        assert!(!memory.charge(Location::Device, core(0), Category(20), 1));
-        assert!(memory.charge(Location::Device, core(0), Category(99), 1));
-        assert_eq!(memory.gauge(MemoryCounter(10), core(0)).unwrap().get(), 2);
     }
 
     #[test]
