@@ -1,6 +1,7 @@
 //! Files that the launcher hands over: named items of QEMU's fw_cfg device, and boot modules.
 //!
-//! The item `opt/axon/NAME` is the file `NAME`; so is a boot module whose command line is `NAME`.
+//! The item `opt/axon/NAME` is the file `NAME`; so is a boot module whose command line is `NAME`. A
+//! module without a command line, as loaders pass an initial RAM disk, is the file `initrd`.
 //! Items are read in one go through the device's DMA interface, or byte by byte where it has none.
 
 use alloc::vec::Vec;
@@ -14,6 +15,9 @@ use crate::boot_info::{BootInfo, Module};
 
 /// Where the launcher's files are among the items of the device.
 const FOLDER: &[u8] = b"opt/axon/";
+
+/// Name of a module without one.
+const UNNAMED: &str = "initrd";
 
 /// Largest file taken: more is a mistake.
 const LIMIT_BYTES: u32 = 256 << 20;
@@ -47,7 +51,11 @@ pub fn read(name: &str) -> Option<Vec<u8>> {
 fn module(name: &str) -> Option<Vec<u8>> {
     critical_section::with(|section| {
         let modules = MODULES.borrow_ref(section);
-        let module = modules.iter().find(|module| module.name == *name.as_bytes())?;
+        let called = |module: &&Module| match module.name.is_empty() {
+            true => name == UNNAMED,
+            false => module.name == *name.as_bytes(),
+        };
+        let module = modules.iter().find(called)?;
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(usize::try_from(module.len_bytes).ok()?).ok()?;
         // SAFETY: a module is RAM that was set aside when memory was taken over, mapped at its

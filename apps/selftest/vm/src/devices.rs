@@ -84,9 +84,12 @@ pub fn launcher(machine: Machine) -> Outcome {
     if let Some(script) = machine.file("script") {
         log::info!("script: {} bytes {:?}", script.len(), alloc::string::String::from_utf8(script));
     }
-    if let Some(large) = machine.file("large") {
-        holds("large file", large.iter().enumerate().all(|(at, byte)| *byte == (at % 251) as u8))?;
-        log::info!("large file: {} bytes", large.len());
+    // Whoever hands these over fills them with the remainders of 251.
+    for name in ["large", "initrd"] {
+        if let Some(file) = machine.file(name) {
+            holds(name, file.iter().enumerate().all(|(at, byte)| *byte == (at % 251) as u8))?;
+            log::info!("{name}: {} bytes", file.len());
+        }
     }
     log::info!("product {:?}, arguments {:?}", machine.product_name(), machine.arguments());
     Ok(())
