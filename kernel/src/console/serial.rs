@@ -28,6 +28,9 @@ const DATA_READY: u8 = 1 << 0;
 const HOLDING_EMPTY: u8 = 1 << 5;
 const TRANSMITTER_EMPTY: u8 = 1 << 6;
 
+/// Tells the other side that it may send from now on; the launcher waits for it.
+const XON: u8 = 0x11;
+
 static PRESENT: AtomicBool = AtomicBool::new(false);
 
 /// A byte that was there before the port was set up, above [`EARLY_VALID`]: turning the FIFOs on
@@ -53,6 +56,7 @@ pub fn init() {
     // Terminal ready, request to send, and the pin that lets interrupts out.
     outb(MODEM_CONTROL, 0x0b);
     outb(INTERRUPT_ENABLE, 0x01);
+    write(&[XON]);
 }
 
 /// Writes all of `bytes`, or drops what a transmitter that got stuck does not take.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::guest::REPORT_MARK;
+use crate::guest::{REPORT_MARK, START_OF_INPUT};
 
 /// Lines that are kept for the case that the VM does not end.
 const KEPT_LINES: usize = 12;
@@ -25,7 +25,7 @@ impl Console {
     /// become the report.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut shown = Vec::with_capacity(bytes.len());
-        for byte in bytes {
+        for byte in bytes.iter().filter(|byte| **byte != START_OF_INPUT) {
             self.line.push(*byte);
             if *byte == b'\n' {
                 self.end_line(&mut shown);
@@ -115,6 +115,13 @@ mod tests {
         assert_eq!(console.take(b"> "), b"> ");
         assert_eq!(console.take(b"a"), b"a");
         assert_eq!(console.take(b"xon\n"), b"xon\n");
+    }
+
+    #[test]
+    fn the_start_of_input_is_not_shown() {
+        let (shown, console) = through(&[b"\x11axon-report: 1\n\x11> "]);
+        assert_eq!(shown, b"> ");
+        assert_eq!(console.report(), Some("1"));
     }
 
     #[test]

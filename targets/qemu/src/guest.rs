@@ -5,6 +5,7 @@
 //! | machine | q35, one vCPU, `-cpu max`, firmware SeaBIOS, no device but those named here |
 //! | functions | bus 0, device 1 upwards in the order of `--device`, function 0: `00:01.0`, `00:02.0`, … |
 //! | console | first serial port, 0x3f8 |
+//! | start of input | nothing is sent before the image printed something, a byte 0x11 at least, which is not shown |
 //! | end of input | byte 0x04 on the console |
 //! | command line | words; those that start with `axon.` are the machine's, the rest the application's |
 //! | `axon.interactive` | a person sits at the console: prompt and echo wanted |
@@ -37,6 +38,9 @@ const TIMED_OUT: u8 = 124;
 
 /// Start of the line that carries the image's report.
 pub(crate) const REPORT_MARK: &str = "axon-report: ";
+
+/// Byte with which an image says that it takes input; it is not shown.
+pub(crate) const START_OF_INPUT: u8 = 0x11;
 
 /// Byte that stands for the end of input on the console.
 pub(crate) const END_OF_INPUT: u8 = 0x04;

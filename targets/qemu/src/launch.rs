@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use crate::console::Console;
@@ -103,13 +104,24 @@ impl Launch {
             Input::None => None,
         };
         let started = Instant::now();
-        let vm = self.start(qemu, &servers, keys.is_some(), session)?;
+        let (input_starts, started_input) = channel();
+        let vm = self.start(qemu, &servers, keys.is_some(), started_input, session)?;
         let deadline = self.timeout.map(|span| started + span);
-        let mut watch =
-            Watch { vm, servers: &servers, console: Console::default(), screen, closed: false };
+        let mut watch = Watch {
+            vm,
+            servers: &servers,
+            console: Console::default(),
+            screen,
+            input_starts,
+            closed: false,
+        };
         let ending = watch.until_end(deadline, session)?;
         session.stop(vm, Instant::now(), |event| watch.show(event));
         watch.finish();
+        if keys.is_some() {
+            // The prompt's line is over.
+            watch.print(b"\n");
+        }
         drop(keys);
 
         let elapsed = started.elapsed();
@@ -122,6 +134,7 @@ impl Launch {
         qemu: &Qemu,
         servers: &[Server],
         interactive: bool,
+        input_starts: Receiver<()>,
         session: &mut Session,
     ) -> Result<ProcessId, Error> {
         let mut files = Vec::new();
@@ -157,7 +170,7 @@ impl Launch {
         });
         let (process, input) = session.spawn(&mut command)?;
         if let Some(input) = input {
-            forward_input(input);
+            forward_input(input, input_starts);
         }
         Ok(process)
     }
@@ -169,6 +182,8 @@ struct Watch<'a> {
     servers: &'a [Server],
     console: Console,
     screen: &'a mut dyn Write,
+    /// Told when the VM takes input.
+    input_starts: Sender<()>,
     /// Everything the VM printed has arrived.
     closed: bool,
 }
@@ -227,6 +242,8 @@ impl Watch<'_> {
     fn show(&mut self, event: Event) {
         match event {
             Event::Output(from, bytes) if from == self.vm => {
+                // Told every time, heard once; nobody listens where there is no input.
+                let _ = self.input_starts.send(());
                 let shown = self.console.take(&bytes);
                 self.print(&shown);
             }

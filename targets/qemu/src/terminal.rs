@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::process::ChildStdin;
+use std::sync::mpsc::Receiver;
 use std::thread;
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
@@ -36,8 +37,14 @@ impl Drop for EachKey {
 }
 
 /// Passes standard input on to the VM's console, and its end as [`END_OF_INPUT`].
-pub(crate) fn forward_input(mut to: ChildStdin) {
+///
+/// Nothing is sent before `started`: a serial port that is being set up loses bytes. Where `started`
+/// is dropped, nothing is sent at all.
+pub(crate) fn forward_input(mut to: ChildStdin, started: Receiver<()>) {
     thread::spawn(move || {
+        if started.recv().is_err() {
+            return;
+        }
         let mut buffer = [0; 4096];
         let mut input = io::stdin().lock();
         while let Ok(count @ 1..) = input.read(&mut buffer) {
