@@ -135,6 +135,9 @@ pub struct FunctionConfig {
     pub inline_dma_bytes: u64,
     /// Doorbells on queues without a ring are violations even right after a reset (02 §13.3).
     pub strict: bool,
+    /// A notification queue with a ring counts as enabled until software has written the enable
+    /// register of its block (06 §14.2).
+    pub auto_enable: bool,
     /// Faults armed from the start.
     pub faults: Faults,
     pub(crate) traces: Traces,
@@ -189,6 +192,7 @@ impl FunctionConfig {
             mailbox_delay_ns: 0,
             inline_dma_bytes: 136 << 20,
             strict: false,
+            auto_enable: true,
             faults: Faults::default(),
             traces: Traces::default(),
         }

@@ -5,7 +5,9 @@ use crate::function::Function;
 
 const HELP: &str = "commands: fault NAME[=VALUE] [after=N] [times=N] | fault clear | \
                     trace doorbells|descriptors|registers|all on|off | trace clear | \
-                    poke OFFSET VALUE (MiscRAM) | peek OFFSET (register window)";
+                    poke OFFSET VALUE (MiscRAM) | peek OFFSET (register window) | \
+                    post BLOCK QUEUE [count= sequence= every= burst= subtype= custom= tag= hint= \
+                    line= raw= noise= phase=] | queue BLOCK QUEUE | pe CORE OFFSET VALUE";
 
 impl Function {
     /// Carries out one line; gives what it answers.
@@ -37,6 +39,13 @@ impl Function {
             ["peek", offset] => {
                 let offset = word_offset(offset)?;
                 Ok(format!("{:#x}", self.read_word(offset)))
+            }
+            ["post", order @ ..] => self.control_post(order),
+            ["queue", place @ ..] => self.control_queue(place),
+            ["pe", core, offset, value] => {
+                let core = u8::try_from(number(core)?).map_err(|_| format!("no core {core}"))?;
+                self.set_pe_counter(core, number(offset)?, number(value)?)?;
+                Ok(format!("core {core} counter {offset} = {value}"))
             }
             ["help"] => Ok(HELP.to_owned()),
             _ => Err(format!("no such command: {line:?}; {HELP}")),

@@ -30,9 +30,10 @@ pub(crate) enum Fault {
     AbortDescriptor,
     ShortWrite,
     Slow,
+    StuckTail,
 }
 
-const FAULTS: usize = Fault::Slow as usize + 1;
+const FAULTS: usize = Fault::StuckTail as usize + 1;
 const FOREVER: u64 = u64::MAX;
 
 /// What the value of a fault means.
@@ -88,6 +89,8 @@ impl Fault {
         ("short-write", Fault::ShortWrite, Value::Number(1), 1),
         // a Tx doorbell: executed so much later
         ("slow", Fault::Slow, Value::Duration(1_000_000), FOREVER),
+        // a notification queue is stopped with records behind it: its tail stays where it is
+        ("stuck-tail", Fault::StuckTail, Value::Times(FOREVER), FOREVER),
     ];
 }
 

@@ -12,7 +12,9 @@ use crate::map::Map;
 use crate::memory::pages::Pages;
 use crate::memory::shared::SharedMemory;
 use crate::miscram::MiscRam;
+use crate::notific::Notifications;
 use crate::pci::{BarSpec, ConfigSpace};
+use crate::pe_counters::PeCounters;
 use crate::report::{Event, EventKind, Recorder, Report};
 use crate::reset::ResetState;
 use crate::sync_bank::SyncBank;
@@ -64,6 +66,8 @@ pub struct Function {
     pub(crate) onchip: SharedMemory,
     pub(crate) units: Vec<Unit>,
     pub(crate) banks: Vec<SyncBank>,
+    pub(crate) notifications: Notifications,
+    pub(crate) pe_counters: PeCounters,
     /// Register pages outside units and MiscRAM, by page number of the window.
     pub(crate) storage: HashMap<u64, Pages>,
     pub(crate) misc: MiscRam,
@@ -119,6 +123,8 @@ impl Function {
             onchip,
             units: (0..map.engines).map(|_| Unit::new()).collect(),
             banks: vec![SyncBank::new(); map.banks],
+            notifications: Notifications::default(),
+            pe_counters: PeCounters::default(),
             storage: HashMap::new(),
             misc: MiscRam::new(&config),
             reset: ResetState::default(),
@@ -236,7 +242,7 @@ impl Function {
 
     /// What the function saw so far.
     pub fn report(&self) -> Report {
-        self.recorder.report()
+        Report { notifications: self.queue_states(), ..self.recorder.report() }
     }
 
     /// Resets the function as the bus does: configuration space, and everything a device reset
@@ -300,6 +306,11 @@ impl Function {
                     }
                 }
                 Later::Service { engine, queue, epoch } => self.resume(engine, queue, epoch),
+                Later::Notifications { number } => {
+                    if !self.gone {
+                        self.go_on_posting(number);
+                    }
+                }
                 Later::Marker { engine, generation, address, value } => {
                     if self.units[engine].generation == generation && !self.gone {
                         let _ = self.host_write(address, &value.to_le_bytes());

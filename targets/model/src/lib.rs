@@ -14,6 +14,7 @@ mod miscram;
 mod names;
 mod notific;
 mod pci;
+mod pe_counters;
 pub mod report;
 mod reset;
 #[cfg(feature = "server")]
@@ -30,5 +31,6 @@ pub use faults::{FaultError, Faults};
 pub use function::{Function, HbmSegment, Neighbour, Unreachable};
 pub use host::{HostMemory, ModelClock, Unmapped};
 pub use mailbox::message_crc;
+pub use notific::{NotificationBlock, Posted, QueueState};
 pub use pci::BarSpec;
 pub use report::Report;

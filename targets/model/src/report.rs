@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::notific::QueueState;
+
 /// A register, and how often it was touched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Touched {
@@ -43,6 +45,11 @@ pub enum EventKind {
     MailboxSwallowed,
     /// Value area of a metric post differs from its payload.
     PostMismatch,
+    /// Consumer pointer of a notification queue that is no record of its ring; `detail` is it.
+    NotificationHead,
+    /// Record of a notification queue whose ring lies neither in host memory nor in HBM; `detail`
+    /// is the address.
+    NotificationAddress,
 }
 
 /// One event.
@@ -151,6 +158,8 @@ pub struct Report {
     pub violation_count: u64,
     /// Events that are no violations, oldest first, at most [`Report::EVENT_LIMIT`].
     pub expected_events: Vec<Event>,
+    /// Notification queues that were ever programmed or posted to.
+    pub notifications: Vec<QueueState>,
     /// Metric posts, oldest first, at most [`Report::EVENT_LIMIT`].
     pub posts: Vec<Post>,
     /// Doorbell trace, where switched on.

@@ -214,10 +214,15 @@ impl Function {
             }
         }
         for span in self.map.spans() {
-            if let Block::Storage { owner } | Block::Notific { owner } = span.block
-                && scope.covers(generation, owner)
-            {
-                self.storage.remove(&(span.start >> 12));
+            match span.block {
+                Block::Storage { owner } if scope.covers(generation, owner) => {
+                    self.storage.remove(&(span.start >> 12));
+                }
+                Block::Notific { owner } if scope.covers(generation, owner) => {
+                    self.storage.remove(&(span.start >> 12));
+                    self.notifications.reset(span.start);
+                }
+                _ => {}
             }
         }
     }

@@ -20,6 +20,8 @@ pub(crate) enum Later {
     Mailbox { reset: u64, answer: Answer },
     /// A queue held back by a fault goes on.
     Service { engine: usize, queue: usize, epoch: u32 },
+    /// The next share of notifications that are posted by and by.
+    Notifications { number: u64 },
     /// A marker held back by a fault is written, unless the unit was reset.
     Marker { engine: usize, generation: u32, address: u64, value: u32 },
 }

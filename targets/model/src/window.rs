@@ -171,7 +171,7 @@ impl Function {
             Block::Sync { bank } => self.banks[usize::from(bank)].read(inside),
             Block::Storage { .. } => self.stored(span.start, inside),
             Block::Notific { .. } => self.notific_read(span.start, inside),
-            Block::PeCounters { .. } => self.stored(span.start, inside),
+            Block::PeCounters { core } => self.pe_read(core, inside),
             Block::QemuDoorbell => match inside {
                 0x10 => self.reset.doorbell,
                 _ => self.stored(span.start, inside),

@@ -7,6 +7,7 @@ mod copies;
 mod device;
 mod faults;
 mod mailbox;
+mod notifications;
 mod oracle;
 mod resets;
 mod rings;
