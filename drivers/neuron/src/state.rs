@@ -6,23 +6,12 @@ use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use core::task::Poll;
 
 use axon_ports::CoreId;
+pub use axon_ports::reset::CoreState;
 use axon_ports::reset::DeviceState;
 use embassy_sync::blocking_mutex::Mutex;
 use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
 
 use crate::wake::WakerList;
-
-/// State of one core.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum CoreState {
-    /// A reset covers it and has not ended.
-    Resetting = 0,
-    /// Usable.
-    Up = 1,
-    /// Its last reset failed.
-    Down = 2,
-}
 
 struct Cell {
     state: DeviceState,
@@ -81,11 +70,11 @@ impl States {
     }
 
     pub(crate) fn core(&self, core: CoreId) -> CoreState {
-        match self.cores.get(core.index()).map_or(0, |cell| cell.load(Ordering::Acquire)) {
-            1 => CoreState::Up,
-            2 => CoreState::Down,
-            _ => CoreState::Resetting,
-        }
+        let state = self.cores.get(core.index()).map(|cell| cell.load(Ordering::Acquire));
+        [CoreState::Up, CoreState::Down]
+            .into_iter()
+            .find(|known| state == Some(*known as u8))
+            .unwrap_or(CoreState::Resetting)
     }
 
     pub(crate) fn set_core(&self, core: CoreId, state: CoreState) {

@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use axon_platform::Instant;
 use axon_ports::desk::Ticket;
-use axon_ports::{ClientId, CoreId, CoreMap};
+use axon_ports::{ClientId, CoreId};
 use heapless::Vec;
 
 use super::SyncError;
@@ -70,8 +70,6 @@ pub(super) enum InitStep {
     Set(CoreId, ClientId, u32),
     /// The holder of the ticket of this generation is done.
     Complete(CoreId, u32),
-    /// A reset of these cores was submitted.
-    Reset(CoreMap),
     /// The end of a client: its waiting calls are cancelled, what it has started is INVALID.
     ClientGone(ClientId),
 }
@@ -177,12 +175,6 @@ impl Table for InitTable {
         match step {
             InitStep::Set(core, client, value) => Ok(self.set(core, client, value)),
             InitStep::Complete(core, generation) => self.complete(core, generation),
-            InitStep::Reset(map) => {
-                for core in CoreId::ALL.into_iter().filter(|core| map.contains(*core)) {
-                    self.settle(core, InitState::Invalid);
-                }
-                Ok(InitState::Invalid)
-            }
             InitStep::ClientGone(client) => {
                 self.client_gone(client);
                 Ok(InitState::Invalid)
@@ -194,6 +186,10 @@ impl Table for InitTable {
         if released.abandoned {
             self.abandon(core);
         }
+    }
+
+    fn reset(&mut self, core: CoreId) {
+        self.settle(core, InitState::Invalid);
     }
 
     fn expire(&mut self, now: Instant) {

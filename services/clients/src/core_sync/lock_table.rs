@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use axon_platform::Instant;
 use axon_ports::desk::Ticket;
-use axon_ports::{ClientId, CoreId, CoreMap, ModelUuid};
+use axon_ports::{ClientId, CoreId, ModelUuid};
 use heapless::Vec;
 
 use super::SyncError;
@@ -51,8 +51,6 @@ pub(super) enum LockStep {
     ExitReader(CoreId, Key),
     /// Command form: the writer becomes the only reader.
     Downgrade(CoreId, Key),
-    /// A reset of these cores was submitted. Locks survive it.
-    CoreReset(CoreMap),
     /// The end of a client: its waiting calls are cancelled, every core that it stamped is free.
     ClientGone(ClientId),
 }
@@ -121,12 +119,6 @@ impl Table for LockTable {
         match step {
             LockStep::ExitReader(core, key) => self.change(core, |lock| lock.exit_reader(key)),
             LockStep::Downgrade(core, key) => self.change(core, |lock| lock.downgrade(key)),
-            LockStep::CoreReset(map) => {
-                for core in CoreId::ALL.into_iter().filter(|core| map.contains(*core)) {
-                    self.change(core, CoreLock::reset);
-                }
-                Ok(())
-            }
             LockStep::ClientGone(client) => {
                 self.client_gone(client);
                 Ok(())
@@ -144,6 +136,10 @@ impl Table for LockTable {
             }
             lock.leave(released.readers);
         });
+    }
+
+    fn reset(&mut self, core: CoreId) {
+        self.locks[core].reset();
     }
 
     fn expire(&mut self, now: Instant) {

@@ -179,11 +179,11 @@ impl CoreSync {
     }
 
     /// A reset of these cores was submitted (specification 05 §11.2): they are INVALID, whoever
-    /// waited for an initialiser is told, their counts of loads start anew. Locks survive.
-    pub async fn core_reset(&self, map: CoreMap) {
-        // A device that is gone has no states to reset.
-        let _ = self.inits.step(InitStep::Reset(map)).await;
-        let _ = self.locks.step(LockStep::CoreReset(map)).await;
+    /// waited for an initialiser is told, their counts of loads start anew. Locks survive. Never
+    /// blocks; whoever asks afterwards sees it.
+    pub fn core_reset(&self, map: CoreMap) {
+        self.inits.reset(map);
+        self.locks.reset(map);
     }
 
     /// Step 8 of a client's end (specification 05 §10.2): its waiting calls are cancelled, every

@@ -6,12 +6,12 @@
 
 use core::cell::Cell;
 use core::future::{pending, poll_fn};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::task::{Context, Poll};
 
 use axon_platform::{Clock, Instant};
-use axon_ports::CoreId;
 use axon_ports::desk::{Closed, Desk, Event, Ticket};
+use axon_ports::{CoreId, CoreMap};
 use embassy_futures::select::{Either, select};
 use embassy_sync::blocking_mutex::Mutex;
 use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
@@ -54,6 +54,9 @@ pub(super) trait Table {
     /// What the guards of a core gave up.
     fn release(&mut self, core: CoreId, released: Released);
 
+    /// A reset of the core was submitted.
+    fn reset(&mut self, core: CoreId);
+
     /// Calls that have waited long enough give up.
     fn expire(&mut self, now: Instant);
 
@@ -74,8 +77,10 @@ pub(super) struct Owner<T: Table> {
     calls: Desk<T::Call, T::Answer, CALLS>,
     steps: Desk<T::Step, T::StepAnswer, STEPS>,
     cells: PerCore<ReleaseCell>,
-    /// Some cell holds something.
-    released: AtomicBool,
+    /// Cores whose reset was submitted.
+    resets: AtomicU32,
+    /// Some cell holds something, or some core was reset.
+    news: AtomicBool,
     views: Mutex<CriticalSectionRawMutex, Cell<PerCore<T::View>>>,
 }
 
@@ -85,7 +90,8 @@ impl<T: Table> Owner<T> {
             calls: Desk::new(),
             steps: Desk::new(),
             cells: PerCore::new(|_| ReleaseCell::new()),
-            released: AtomicBool::new(false),
+            resets: AtomicU32::new(0),
+            news: AtomicBool::new(false),
             views: Mutex::new(Cell::new(PerCore::new(|_| T::UNTOUCHED))),
         }
     }
@@ -106,10 +112,20 @@ impl<T: Table> Owner<T> {
     pub(super) fn release(&self, core: CoreId, give_up: impl Fn(&ReleaseCell) -> bool) -> bool {
         let held = give_up(&self.cells[core]);
         if held {
-            self.released.store(true, Ordering::Release);
-            self.calls.nudge();
+            self.tell();
         }
         held
+    }
+
+    /// A reset of these cores was submitted. Never blocks.
+    pub(super) fn reset(&self, map: CoreMap) {
+        self.resets.fetch_or(map.0, Ordering::AcqRel);
+        self.tell();
+    }
+
+    fn tell(&self) {
+        self.news.store(true, Ordering::Release);
+        self.calls.nudge();
     }
 
     /// Nothing is taken any more; the loop ends.
@@ -143,17 +159,21 @@ impl<T: Table> Owner<T> {
         if let Poll::Ready(event) = self.calls.poll_next(cx) {
             return Poll::Ready(Turn::Call(event));
         }
-        if self.released.load(Ordering::Acquire) {
-            return Poll::Ready(Turn::Released);
+        if self.news.load(Ordering::Acquire) {
+            return Poll::Ready(Turn::News);
         }
         self.steps.poll_next(cx).map(Turn::Step)
     }
 
-    /// Whatever the turn brings, what guards gave up before it comes first.
+    /// Whatever the turn brings, what was told one-way before it comes first.
     fn take(&self, table: &mut T, turn: Turn<T>, clock: &impl Clock) {
-        if self.released.swap(false, Ordering::AcqRel) {
+        if self.news.swap(false, Ordering::AcqRel) {
+            let resets = CoreMap(self.resets.swap(0, Ordering::AcqRel));
             for core in CoreId::ALL {
                 table.release(core, self.cells[core].take());
+                if resets.contains(core) {
+                    table.reset(core);
+                }
             }
         }
         match turn {
@@ -165,7 +185,7 @@ impl<T: Table> Owner<T> {
                 self.publish(table);
                 self.steps.answer(ticket, answer);
             }
-            Turn::Step(_) | Turn::Released | Turn::End => {}
+            Turn::Step(_) | Turn::News | Turn::End => {}
         }
     }
 
@@ -184,7 +204,8 @@ impl<T: Table> Owner<T> {
 enum Turn<T: Table> {
     Call(Event<T::Call, T::Answer>),
     Step(Event<T::Step, T::StepAnswer>),
-    Released,
+    /// Guards gave something up, or cores were reset.
+    News,
     End,
 }
 

@@ -155,7 +155,8 @@ fn a_reset_makes_a_ticket_stale_and_hands_the_core_to_the_next() {
             let first = mine(sync.begin_init(a, CORE).await);
             let (second, ()) = join(sync.begin_init(b, CORE), async {
                 bench.after(ms(10)).await;
-                sync.core_reset(CoreMap::DEVICE).await;
+                sync.core_reset(CoreMap::DEVICE);
+                bench.after(ms(1)).await;
             })
             .await;
             let second = mine(second);
@@ -163,9 +164,11 @@ fn a_reset_makes_a_ticket_stale_and_hands_the_core_to_the_next() {
             // The stale ticket is gone by now and has not disturbed the one that counts.
             assert_eq!(sync.init(CORE).initialiser, Some(b.client()));
             second.complete().await.unwrap();
-            sync.core_reset(CoreMap(0b10)).await;
+            sync.core_reset(CoreMap(0b10));
+            bench.after(ms(1)).await;
             assert_eq!(sync.init(CORE).state, InitState::Completed);
-            sync.core_reset(CoreMap(0b01)).await;
+            sync.core_reset(CoreMap(0b01));
+            bench.after(ms(1)).await;
             assert_eq!(sync.init(CORE).state, InitState::Invalid);
         });
     }

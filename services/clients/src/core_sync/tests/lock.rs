@@ -267,7 +267,8 @@ fn a_reset_leaves_locks_alone_but_counts_loads_anew() {
         assert_eq!(sync.writer_enter(a, 1, U).await, Ok(false));
         assert_eq!(sync.writer_downgrade(a, 1, U).await, Ok(()));
         assert_eq!([sync.model_starts(CORE), sync.model_starts(CoreId::ALL[1])], [1, 1]);
-        sync.core_reset(CoreMap(0b01)).await;
+        sync.core_reset(CoreMap(0b01));
+        bench.after(ms(1)).await;
         assert_eq!([sync.model_starts(CORE), sync.model_starts(CoreId::ALL[1])], [0, 1]);
         assert_eq!(sync.lock(CORE).hold, Hold::Readers(1));
         drop(reader);
