@@ -45,6 +45,9 @@ enum Verb {
         /// Also what takes minutes
         #[arg(long)]
         long: bool,
+        /// Only the boots in QEMU
+        #[arg(long)]
+        boots: bool,
     },
     /// Measure what axon's own machinery costs
     Bench(BenchOptions),
@@ -71,7 +74,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.command {
         Verb::Run { app, options } => run::run(&app, &options),
         Verb::Console { options } => run::run(run::CONSOLE, &options),
-        Verb::Test { long } => test::test(long),
+        Verb::Test { long, boots } => test::test(long, boots),
         Verb::Bench(options) => bench::bench(&options),
         Verb::Size { app } => size::size(&app),
         Verb::Qemu { arguments } => qemu(&arguments),
