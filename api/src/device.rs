@@ -11,7 +11,7 @@ use axon_memory::{ChunkLine, MemoryClient, MemoryService, Usage};
 use axon_neuron::hal::Hal;
 use axon_neuron::reset::ResetTicket;
 use axon_neuron::{Counters, NeuronDevice, Probed, Published, probe};
-use axon_platform::{Bdf, PciFunction, Platform};
+use axon_platform::{Bdf, Errno, PciFunction, Platform};
 use axon_ports::reset::{DeviceState, Requester, ResetRequest};
 use axon_ports::{ClientId, ClientSlot, CoreMap, DeviceIndex, RoutingId};
 
@@ -193,10 +193,21 @@ impl<P: Platform> Device<P> {
     /// Reads the 32-bit register at `offset` of the register window.
     ///
     /// # Errors
+    /// [`Error::Again`] in RESET, [`Error::DeviceFailed`] where INVALID,
     /// [`Error::InvalidArgument`] for an offset that is unaligned or outside,
     /// [`Error::DeviceGone`].
     pub fn read32(&self, offset: u64) -> Result<u32, Error> {
+        self.check_ready()?;
         Ok(self.0.neuron.read32(offset)?)
+    }
+
+    /// The hardware gate of calls that do not wait (specification 05 §6).
+    pub(crate) fn check_ready(&self) -> Result<(), Error> {
+        match self.state() {
+            DeviceState::Ready => Ok(()),
+            DeviceState::Reset => Err(Error::Again { what: "the device is in RESET" }),
+            DeviceState::Invalid => Err(Error::DeviceFailed { errno: Errno::EIO }),
+        }
     }
 
     /// The `reset` control of specification 05 §11.1: a whole-device reset that decides the state,

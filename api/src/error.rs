@@ -151,7 +151,7 @@ impl Error {
     }
 
     /// Size 0 of a transfer: refused everywhere before the bounds are looked at (03 §8).
-    pub(crate) const EMPTY: Error = Error::InvalidArgument { what: "size", value: 0 };
+    pub(crate) const EMPTY: Error = Error::InvalidArgument { what: "transfer size", value: 0 };
 }
 
 impl PartialEq for Error {
@@ -253,6 +253,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::BadHandle { handle } => write!(f, "handle {handle} names no chunk"),
+            Error::InvalidArgument { what, value: value @ 0..10 } => {
+                write!(f, "{what} {value} is not allowed")
+            }
             Error::InvalidArgument { what, value } => write!(f, "{what} {value:#x} is not allowed"),
             Error::OutOfRange { offset, len, limit } => {
                 write!(f, "{len} bytes at offset {offset} do not fit into {limit}")

@@ -10,13 +10,6 @@ use axon_platform::Platform;
 use axon_ports::reset::DeviceState;
 use axon_ports::{ClientId, ClientSlot, MemoryError};
 
-use crate::memory::pinned_bytes;
-
-/// Most time that transfers in flight get when their client leaves (specification 03 §15).
-const DRAIN: Duration = Duration::from_secs(1);
-/// Pause between two looks at whether they are done: nobody is in a hurry here.
-const LOOK: Duration = Duration::from_micros(100);
-
 /// The other tasks of one device.
 pub(crate) struct Peers<P: Platform> {
     pub(crate) platform: P,
@@ -29,12 +22,8 @@ impl<P: Platform> DevicePeers for Peers<P> {
         self.neuron.state()
     }
 
-    fn state_changed(&self, _seen: DeviceState) -> impl Future<Output = ()> + Send {
-        // Only RESET is waited out.
-        let settled = self.neuron.settled();
-        async move {
-            settled.await;
-        }
+    async fn state_changed(&self, seen: DeviceState) {
+        self.neuron.state_changed(seen).await;
     }
 
     fn pause(&self, span: Duration) -> impl Future<Output = ()> + Send {
@@ -45,17 +34,12 @@ impl<P: Platform> DevicePeers for Peers<P> {
         self.memory.attach(client, slot).await
     }
 
-    async fn resolve_resets(&self, _client: ClientId) {
-        // A reset that a client of this device asked for ends with the drive, which holds no
-        // memory of the client; its ticket was dropped with the client.
+    async fn resolve_resets(&self, client: ClientId) {
+        self.neuron.resets_settled(client).await;
     }
 
-    /// A transfer in flight shows as a pin on memory of its client.
     async fn drain(&self, client: ClientId) {
-        let deadline = self.platform.now() + DRAIN;
-        while pinned_bytes(&self.memory, client) != 0 && self.platform.now() < deadline {
-            self.platform.sleep(LOOK).await;
-        }
+        self.neuron.dma().drain(client).await;
     }
 
     async fn sweep(&self, client: ClientId, slot: ClientSlot) {

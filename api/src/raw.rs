@@ -15,7 +15,7 @@ use crate::{Client, Error};
 /// this write to this register does not make the device reach memory that Rust code owns.
 ///
 /// # Errors
-/// [`Error::NotAttached`], [`Error::InvalidArgument`] for an unaligned or foreign offset,
+/// [`Error::NotAttached`], [`Error::Again`] in RESET, [`Error::InvalidArgument`] for an unaligned or foreign offset,
 /// [`Error::Driver`] for a denied one, [`Error::DeviceGone`].
 pub unsafe fn write32<P: Platform>(
     client: &Client<P>,
@@ -38,5 +38,6 @@ pub fn operator_write32<P: Platform>(
     value: u32,
 ) -> Result<(), Error> {
     client.access().check()?;
+    client.device().check_ready()?;
     Ok(client.device().neuron().write32(offset, value)?)
 }
