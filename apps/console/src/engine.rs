@@ -104,11 +104,6 @@ impl<C: Commands> Engine<C> {
         self.failures
     }
 
-    /// The commands behind the frame.
-    pub fn commands(&self) -> &C {
-        &self.commands
-    }
-
     async fn run(&mut self, line: &Line<'_>, sink: &mut impl Sink) -> Outcome {
         let words = line
             .command

@@ -29,9 +29,11 @@ pub mod session;
 pub mod words;
 
 use alloc::string::String;
+use core::time::Duration;
 
 use axon::{Context, ExitCode};
 use axon_platform::Platform;
+use embassy_futures::select::select;
 
 use crate::answer::{Failure, Style};
 use crate::editor::{Editor, Event};
@@ -41,6 +43,8 @@ use crate::session::Session;
 /// Name of the file that holds the script.
 const SCRIPT: &str = "script";
 const PROMPT: &str = "axon> ";
+/// How long a dialogue waits for the devices before it begins.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs the script or the dialogue to its end. Exit code 0 for a script without failure and for
 /// every dialogue.
@@ -49,7 +53,12 @@ pub async fn main<P: Platform>(cx: Context<P>) -> ExitCode {
     let json = platform.arguments().iter().any(|word| word == "json" || word == "--json");
     let style = if json { Style::Json } else { Style::Words };
     let script = platform.file(SCRIPT);
-    driver.settled().await;
+    // A person is not kept waiting for a device that does not come up.
+    if script.is_none() && platform.console_is_interactive() {
+        select(driver.settled(), platform.sleep(PATIENCE)).await;
+    } else {
+        driver.settled().await;
+    }
     let session = Session::new(platform.clone(), driver);
     match script {
         Some(text) => run_script(&platform, session, style, &String::from_utf8_lossy(&text)).await,

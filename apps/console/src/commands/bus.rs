@@ -52,18 +52,20 @@ pub(super) fn info<P: Platform>(session: &Session<P>, words: &mut Words<'_>) -> 
     let hal = device.hal();
     let geometry = hal.memory_geometry();
     let (serial, firmware) = (device.serial_number()?, device.firmware_version()?);
-    let known = |number: Option<u64>, fields: Fields, key| match number {
-        Some(number) => fields.with(key, number),
-        None => fields.with(key, "none"),
-    };
     let fields = device_row(&device)
         .with("product", hal.product().names().device)
         .with("routing_id", device.routing_id().number())
         .with("cores", u32::from(hal.cores()))
         .with("hbm", u32::from(geometry.channel_count))
         .with("hbm_bytes", hal.hbm_size());
-    let fields = known(serial, fields, "serial");
-    let fields = known(firmware.map(u64::from), fields, "firmware_api");
+    let fields = match serial {
+        Some(serial) => fields.address("serial", serial),
+        None => fields.with("serial", "none"),
+    };
+    let fields = match firmware {
+        Some(version) => fields.with("firmware_api", version),
+        None => fields.with("firmware_api", "none"),
+    };
     Ok(fields.with("bringup_ns", device.bringup().as_nanos() as u64))
 }
 
