@@ -1,9 +1,10 @@
-//! Console sessions kept as files: each command, and under it the lines it answered.
+//! Console sessions kept as files: each command, and under it the lines it answered. An answer is
+//! a comment to the console, so that the file is also a script for any other machine.
 //!
 //! ```text
 //! # machine: trn1
 //! open 0
-//! < ok client=1
+//! #> ok client=1
 //! ```
 
 use std::fmt::Write;
@@ -18,7 +19,7 @@ use axon_hosted::Machine;
 use crate::machine::on;
 
 const MACHINE: &str = "# machine: ";
-const ANSWER: &str = "< ";
+const ANSWER: &str = "#> ";
 
 /// What a session printed.
 #[derive(Default)]

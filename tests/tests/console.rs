@@ -6,3 +6,43 @@ use axon_tests::transcript::check;
 fn the_language_answers_as_the_manual_says() {
     check("language");
 }
+
+#[test]
+fn mem_e01_mem_e02_mem_e05_mem_e08_mem_e13_mem_e17_mem_e41_mem_e42_mem_e48_memory() {
+    check("memory");
+}
+
+#[test]
+fn dma_e01_dma_e02_mem_e37_api_e20_api_e21_copies() {
+    check("copies");
+}
+
+#[test]
+fn api_e08_mem_e60_st_e13_clients() {
+    check("clients");
+}
+
+#[test]
+fn a_late_marker_holds_the_memory_of_a_client_that_left() {
+    check("late-marker");
+}
+
+#[test]
+fn st_e15_st_e27_resets() {
+    check("resets");
+}
+
+#[test]
+fn st_e11_an_invalid_device_and_the_way_back() {
+    check("invalid");
+}
+
+#[test]
+fn a_function_that_is_pulled_ends_everything_with_an_error() {
+    check("gone");
+}
+
+#[test]
+fn api_e69_api_e70_api_e81_registers() {
+    check("registers");
+}

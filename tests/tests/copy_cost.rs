@@ -1,0 +1,94 @@
+//! What a copy costs: doorbells, register reads, heap allocations. In a binary of its own, because
+//! it counts every allocation of its thread.
+
+use axon::{Client, DeviceAlloc, DeviceBuffer, Error, HostAlloc, HostBuffer};
+use axon_hosted::Machine;
+use axon_tests::machine;
+
+struct Bench {
+    client: Client<Machine>,
+    host: HostBuffer<Machine>,
+    hbm: DeviceBuffer<Machine>,
+}
+
+async fn bench(machine: &Machine) -> Bench {
+    let cx = axon::Context::start(machine.clone());
+    cx.driver.settled().await;
+    let client = cx.driver.device(0).expect("a device").open().await.expect("a client");
+    let host = client.alloc_host(HostAlloc::new(1 << 20)).await.expect("host memory");
+    let hbm = client.alloc_device(DeviceAlloc::new(1 << 20)).await.expect("device memory");
+    let bench = Bench { client, host, hbm };
+    // Memory of the model appears at the first touch.
+    bench.copy(1 << 20).await.expect("a copy");
+    bench
+}
+
+impl Bench {
+    async fn copy(&self, len: u64) -> Result<(), Error> {
+        self.host.span(..len)?.copy_to(self.hbm.span(..len)?)?.await
+    }
+}
+
+#[test]
+fn a_4_kib_copy_rings_two_doorbells_and_reads_no_register() {
+    for product in ["trn1", "trn2", "trn3"] {
+        let machine = machine(product);
+        let bench = machine.run(bench(&machine)).expect("it ends");
+        let before = (machine.report(0).unwrap(), bench.client.device().counters());
+        machine.run(bench.copy(4096)).expect("it ends").expect("a copy");
+        let after = (machine.report(0).unwrap(), bench.client.device().counters());
+        assert_eq!(after.0.doorbells - before.0.doorbells, 2, "{product}");
+        assert_eq!(after.0.register_reads - before.0.register_reads, 0, "{product}");
+        assert_eq!(after.0.register_writes - before.0.register_writes, 2, "{product}");
+        assert_eq!(after.1.doorbells - before.1.doorbells, 2, "{product}");
+        assert_eq!(after.1.descriptors - before.1.descriptors, 2, "{product}");
+        assert_eq!(after.1.batches - before.1.batches, 1, "{product}");
+        machine.shut_down();
+    }
+}
+
+#[test]
+fn dma_e48_copies_staged_together_share_one_doorbell_pair() {
+    let machine = machine("trn1");
+    let bench = machine.run(bench(&machine)).expect("it ends");
+    let before = machine.report(0).unwrap();
+    let copies = async {
+        let mut staged = Vec::new();
+        for at in (0..70u64).map(|k| k * 4096) {
+            let from = bench.host.span(at..at + 4096)?;
+            let mut copy = Box::pin(from.copy_to(bench.hbm.span(at..at + 4096)?)?);
+            // One poll stages it; the doorbell rings at the end of the turn.
+            std::future::poll_fn(|cx| {
+                let _ = copy.as_mut().poll(cx);
+                std::task::Poll::Ready(())
+            })
+            .await;
+            staged.push(copy);
+        }
+        for copy in staged {
+            copy.await?;
+        }
+        Ok::<(), Error>(())
+    };
+    machine.run(copies).expect("it ends").expect("70 copies");
+    let after = machine.report(0).unwrap();
+    assert_eq!(after.doorbells - before.doorbells, 2);
+    machine.shut_down();
+}
+
+/// The driver's share: what happens between the call and the doorbell, and after the marker. The
+/// model and the executor, which allocate as they like, take no part in either.
+#[test]
+fn the_copy_path_does_not_allocate() {
+    let machine = machine("trn1");
+    let bench = machine.run(bench(&machine)).expect("it ends");
+    for _ in 0..3 {
+        machine.run(bench.copy(4096)).expect("it ends").expect("a copy");
+    }
+    let idle = allocation_counter::measure(|| machine.run(async {}).expect("it ends"));
+    let busy = allocation_counter::measure(|| {
+        machine.run(bench.copy(4096)).expect("it ends").expect("a copy");
+    });
+    assert_eq!(busy.count_total, idle.count_total, "{busy:?}, idle {idle:?}");
+    machine.shut_down();
+}
