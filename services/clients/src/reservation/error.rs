@@ -32,6 +32,8 @@ pub enum ReservationError {
         /// Cores that it may still reserve.
         left: u32,
     },
+    /// There is no memory to count another client.
+    NoRecords,
     /// The reservation task has ended.
     Stopped,
 }
@@ -42,6 +44,7 @@ impl ReservationError {
         match self {
             ReservationError::NoCores | ReservationError::BadRange { .. } => Errno::EINVAL,
             ReservationError::NoRun { .. } | ReservationError::Quota { .. } => Errno::EBUSY,
+            ReservationError::NoRecords => Errno::ENOMEM,
             ReservationError::Stopped => Errno::ECANCELED,
         }
     }
@@ -69,6 +72,7 @@ impl fmt::Display for ReservationError {
             ReservationError::Quota { asked, left } => {
                 write!(f, "{asked} cores are more than the {left} this client may still reserve")
             }
+            ReservationError::NoRecords => f.write_str("no memory to count another client"),
             ReservationError::Stopped => f.write_str("the reservation task has ended"),
         }
     }

@@ -13,12 +13,14 @@
 mod claim;
 mod cores;
 mod error;
+mod presence;
 mod slot;
 mod table;
 #[cfg(test)]
 mod tests;
 
 use alloc::sync::Arc;
+use core::cell::RefCell;
 use core::future::poll_fn;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::Poll;
@@ -26,14 +28,20 @@ use core::task::Poll;
 use axon_ports::desk::{Desk, Event};
 use axon_ports::marks::Marks;
 use axon_ports::{ClientId, GlobalCore};
+use embassy_sync::blocking_mutex::Mutex;
+use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
 
 pub use claim::CoreClaim;
 pub use cores::{CoreSet, WORDS};
 pub use error::ReservationError;
+pub use presence::Presence;
 pub use table::MarkRequest;
 
+use presence::Roll;
 use slot::{SERIAL_MASK, Slot};
 use table::Table;
+
+use crate::gates::Lane;
 
 /// Requests on their way at a time; they are answered at once.
 const REQUESTS: usize = 16;
@@ -57,8 +65,9 @@ type Answer = Result<Done, ReservationError>;
 pub(crate) struct Shared {
     desk: Desk<Request, Answer, REQUESTS>,
     slots: [Slot; GlobalCore::COUNT],
-    /// Some slot was given up.
-    released: AtomicBool,
+    roll: Mutex<CriticalSectionRawMutex, RefCell<Roll>>,
+    /// Some slot was given up, or some client has left.
+    news: AtomicBool,
     marks: Arc<Marks>,
 }
 
@@ -69,9 +78,17 @@ impl Shared {
             any |= self.slots.get(core.index()).is_some_and(|slot| slot.release(client, serial));
         }
         if any {
-            self.released.store(true, Ordering::Release);
-            self.desk.nudge();
+            self.tell();
         }
+    }
+
+    fn tell(&self) {
+        self.news.store(true, Ordering::Release);
+        self.desk.nudge();
+    }
+
+    fn roll<R>(&self, step: impl FnOnce(&mut Roll) -> R) -> R {
+        self.roll.lock(|roll| step(&mut roll.borrow_mut()))
     }
 }
 
@@ -96,7 +113,8 @@ impl Reservations {
         let shared = Arc::new(Shared {
             desk: Desk::new(),
             slots: [const { Slot::new() }; GlobalCore::COUNT],
-            released: AtomicBool::new(false),
+            roll: Mutex::new(RefCell::new(Roll::new())),
+            news: AtomicBool::new(false),
             marks,
         });
         let task = ReservationTask { shared: shared.clone(), table: Table::new(quota), serial: 0 };
@@ -139,6 +157,15 @@ impl Reservations {
         Ok(())
     }
 
+    /// Counts a handle of a client, on any device, for as long as the answer lives: with its last
+    /// one its reservations end.
+    ///
+    /// # Errors
+    /// [`ReservationError::NoRecords`].
+    pub fn enter(&self, client: ClientId, lane: Lane) -> Result<Presence, ReservationError> {
+        Presence::new(&self.0, client, lane)
+    }
+
     /// The client ended, on all devices: everything that it owns is free.
     pub async fn client_gone(&self, client: ClientId) {
         // A table that is gone has no owners.
@@ -178,7 +205,7 @@ impl ReservationTask {
                     self.shared.release(client, &cores, serial);
                     self.collect();
                 }
-                Turn::Event(_) | Turn::Released => {}
+                Turn::Event(_) | Turn::News => {}
             }
         }
     }
@@ -191,8 +218,8 @@ impl ReservationTask {
             }
             match self.shared.desk.poll_next(cx) {
                 Poll::Ready(event) => Poll::Ready(Some(Turn::Event(event))),
-                Poll::Pending if self.shared.released.load(Ordering::Acquire) => {
-                    Poll::Ready(Some(Turn::Released))
+                Poll::Pending if self.shared.news.load(Ordering::Acquire) => {
+                    Poll::Ready(Some(Turn::News))
                 }
                 Poll::Pending => Poll::Pending,
             }
@@ -225,14 +252,18 @@ impl ReservationTask {
         Done { cores: freed, reserved: None }
     }
 
-    /// What claims gave up becomes free.
+    /// What claims gave up, and what clients that left still owned, becomes free.
     fn collect(&mut self) {
-        if self.shared.released.swap(false, Ordering::AcqRel) {
-            let slots = GlobalCore::all().zip(&self.shared.slots);
-            let freed =
-                slots.filter(|(_, slot)| slot.is_released()).map(|(core, _)| core).collect();
-            self.free(&freed);
+        if !self.shared.news.swap(false, Ordering::AcqRel) {
+            return;
         }
+        let slots = GlobalCore::all().zip(&self.shared.slots);
+        let mut freed: CoreSet =
+            slots.filter(|(_, slot)| slot.is_released()).map(|(core, _)| core).collect();
+        while let Some(client) = self.shared.roll(Roll::take_left) {
+            self.table.owned_by(client).iter().for_each(|core| freed.insert(core));
+        }
+        self.free(&freed);
     }
 
     /// Says so once, and only where something has become free.
@@ -255,5 +286,6 @@ impl Drop for ReservationTask {
 
 enum Turn {
     Event(Event<Request, Answer>),
-    Released,
+    /// Claims were given up, or clients have left.
+    News,
 }

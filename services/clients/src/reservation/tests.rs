@@ -154,6 +154,47 @@ fn st_d39_marks_of_a_client_that_ends_do_not_leak() {
 }
 
 #[test]
+fn st_d39_reservations_end_with_the_last_handle_that_counts() {
+    use Lane::{Info, Normal};
+    let owned = |handles: &[Lane], dropped: usize| {
+        let bench = Bench::new(0);
+        bench.run(async {
+            let reservations = &bench.reservations;
+            let mut held: Vec<_> =
+                handles.iter().map(|lane| reservations.enter(client(1), *lane).unwrap()).collect();
+            let _claim = reservations.claim(request(1, 2, 0, 7)).await.unwrap();
+            reservations.mark(request(1, 1, 0, 7)).await.unwrap();
+            held.drain(..dropped);
+            bench.machine.sleep(core::time::Duration::from_millis(1)).await;
+            reservations.count()
+        })
+    };
+    assert_eq!(owned(&[Normal, Normal], 1), 3);
+    assert_eq!(owned(&[Normal, Normal], 2), 0, "no info handle was ever there");
+    assert_eq!(owned(&[Info, Info, Normal], 1), 3);
+    assert_eq!(owned(&[Info, Info, Normal], 2), 0, "the last info handle counts");
+    assert_eq!(owned(&[Normal, Info], 1), 3, "an info handle is left");
+}
+
+#[test]
+fn a_client_that_comes_back_does_not_lose_what_it_reserves_then() {
+    for seed in 0..8 {
+        let bench = Bench::new(seed);
+        bench.run(async {
+            let reservations = &bench.reservations;
+            let first = reservations.enter(client(1), Lane::Normal).unwrap();
+            reservations.mark(request(1, 2, 0, 7)).await.unwrap();
+            drop(first);
+            let _again = reservations.enter(client(1), Lane::Normal).unwrap();
+            let cores = reservations.mark(request(1, 4, 0, 7)).await.unwrap();
+            assert_eq!(cores, CoreSet::from_word(0xf), "the first two were free again");
+            bench.machine.sleep(core::time::Duration::from_millis(1)).await;
+            assert_eq!(reservations.count(), 4);
+        });
+    }
+}
+
+#[test]
 fn st_d51_a_client_cannot_take_more_than_its_quota() {
     let bench = Bench::with_quota(0, 5);
     assert_eq!(bench.mark(request(1, 6, 0, 63)), Err((Errno::EBUSY, 5)));
