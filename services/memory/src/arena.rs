@@ -105,6 +105,11 @@ impl Arena {
         &self.index
     }
 
+    /// The last span that starts at or before `granule`: its start and record.
+    pub(crate) fn span_at(&mut self, granule: u32) -> Option<(u32, u32)> {
+        self.index.used_at_or_before(granule)
+    }
+
     /// First granule of the contiguous scratchpads; all granules where there are none.
     pub(crate) fn frontier(&self) -> u32 {
         self.frontier
@@ -116,8 +121,28 @@ impl Arena {
     }
 
     /// Cuts `count` granules for `record` from the lowest run that is long enough.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn allocate(
+        &mut self,
+        count: u64,
+        record: u32,
+        faults: &mut Faults,
+    ) -> Result<u32, ArenaError> {
+        if u64::from(self.top.largest()) >= count {
+            return self.allocate_from_runs(count as u32, record, faults);
+        }
+        let start = self.wilderness;
+        if count > u64::from(self.frontier - start) {
+            return Err(ArenaError::Full);
+        }
+        self.index.append_used(start, record, faults)?;
+        self.wilderness = start + count as u32;
+        self.free -= count as u32;
+        Ok(start)
+    }
+
+    #[inline(never)]
+    fn allocate_from_runs(
         &mut self,
         count: u32,
         record: u32,
@@ -126,11 +151,8 @@ impl Arena {
         if count == 0 {
             return Err(ArenaError::Full);
         }
-        if self.top.largest() >= count {
-            let run = self.first_fit(count).ok_or(ArenaError::Full)?;
-            return self.cut(run, run.start, count, record, faults);
-        }
-        self.cut_wilderness(self.wilderness, count, record, faults)
+        let run = self.first_fit(count).ok_or(ArenaError::Full)?;
+        self.cut(run, run.start, count, record, faults)
     }
 
     /// As [`Self::allocate`], with `start + phase` a multiple of `align` granules (a power of two).
@@ -142,9 +164,6 @@ impl Arena {
         record: u32,
         faults: &mut Faults,
     ) -> Result<u32, ArenaError> {
-        if count == 0 {
-            return Err(ArenaError::Full);
-        }
         let aligned = |start: u32| -> Option<u32> {
             let absolute = phase.checked_add(u64::from(start))?;
             u32::try_from(absolute.checked_next_multiple_of(align)? - phase).ok()
@@ -169,9 +188,6 @@ impl Arena {
         record: u32,
         faults: &mut Faults,
     ) -> Result<(), ArenaError> {
-        if count == 0 {
-            return Err(ArenaError::Full);
-        }
         if start >= self.wilderness {
             return self.cut_wilderness(start, count, record, faults).map(drop);
         }
@@ -191,7 +207,7 @@ impl Arena {
         record: u32,
         faults: &mut Faults,
     ) -> Result<u32, ArenaError> {
-        if count == 0 || count > self.frontier - self.wilderness {
+        if count > self.frontier - self.wilderness {
             return Err(ArenaError::Full);
         }
         let start = self.frontier - count;
@@ -315,6 +331,12 @@ impl Arena {
         let head = start - run.start;
         let tail = run.length - count - head;
         let end = start + count;
+        if head == 0 && tail > 0 && start / 64 == end / 64 {
+            let longest = self.index.take_front(start, run.length, count, record);
+            self.note(start, longest);
+            self.free -= count;
+            return Ok(start);
+        }
         if head > 0 {
             self.index.prepare(start, faults)?;
         }

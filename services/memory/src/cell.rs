@@ -27,21 +27,31 @@ pub(crate) enum Placement {
     Scratchpad,
 }
 
+/// An arena and the address of its first granule.
+struct Placed {
+    part: Part,
+    base: u64,
+    arena: Arena,
+}
+
 /// One cell.
 pub(crate) struct Cell {
+    /// Main, and small: without a granule where there is none.
+    parts: [Placed; 2],
+    shift: u32,
+    /// A granule less one.
+    round: u64,
+    /// Largest request that prefers the small arena; 0 where there is none.
+    small_alloc_max: u64,
+    /// Bytes of live and draining chunks.
+    pub(crate) allocated: u64,
     pub(crate) base: u64,
     /// Bytes of the whole region.
     pub(crate) region_size: u64,
     /// Bytes of the small arena; 0 for none.
     pub(crate) small_size: u64,
-    /// Bytes of live and draining chunks.
-    pub(crate) allocated: u64,
     /// Records of the contiguous scratchpads, oldest (highest) first.
     pub(crate) scratchpads: Vec<u32>,
-    shift: u32,
-    small_alloc_max: u64,
-    main: Arena,
-    small: Option<Arena>,
     warned: bool,
 }
 
@@ -58,27 +68,27 @@ impl Cell {
         let small_size = config.small_size(geometry, size);
         let granules = |bytes: u64| u32::try_from(bytes >> shift).map_err(|_| NoRoom);
         let main = Arena::new(granules(size - small_size)?, faults)?;
-        let small = match small_size {
-            0 => None,
-            bytes => Some(Arena::new(granules(bytes)?, faults)?),
-        };
+        let small = Arena::new(granules(small_size)?, faults)?;
         Ok(Cell {
+            parts: [
+                Placed { part: Part::Main, base, arena: main },
+                Placed { part: Part::Small, base: base + size - small_size, arena: small },
+            ],
+            shift,
+            round: (1 << shift) - 1,
+            small_alloc_max: if small_size == 0 { 0 } else { config.small_alloc_max },
+            allocated: 0,
             base,
             region_size: size,
             small_size,
-            allocated: 0,
             scratchpads: Vec::new(),
-            shift,
-            small_alloc_max: config.small_alloc_max,
-            main,
-            small,
             warned: false,
         })
     }
 
     /// First byte behind the main arena: ceiling of the scratchpads, start of the small arena.
     pub(crate) fn main_end(&self) -> u64 {
-        self.base + self.region_size - self.small_size
+        self.parts[1].base
     }
 
     /// Bytes from the lowest scratchpad to the ceiling.
@@ -86,7 +96,8 @@ impl Cell {
         match self.scratchpads.is_empty() {
             true => 0,
             false => {
-                self.main_end() - (self.base + (u64::from(self.main.frontier()) << self.shift))
+                let frontier = u64::from(self.parts[0].arena.frontier()) << self.shift;
+                self.main_end() - (self.base + frontier)
             }
         }
     }
@@ -98,20 +109,43 @@ impl Cell {
 
     /// Bytes free in all, and the longest run.
     pub(crate) fn free(&self) -> (u64, u64) {
-        let small = self.small.as_ref();
-        let free = self.main.free_granules() + small.map_or(0, Arena::free_granules);
-        let largest = self.main.largest().max(small.map_or(0, Arena::largest));
+        let [main, small] = &self.parts;
+        let (main, small) = (&main.arena, &small.arena);
+        let free = main.free_granules() + small.free_granules();
+        let largest = main.largest().max(small.largest());
         (u64::from(free) << self.shift, u64::from(largest) << self.shift)
     }
 
     /// Bytes of heap that the arenas' own tables take now.
     pub(crate) fn table_bytes(&self) -> usize {
-        self.main.bytes() + self.small.as_ref().map_or(0, Arena::bytes)
+        self.parts[0].arena.bytes() + self.parts[1].arena.bytes()
     }
 
-    /// Cuts `bytes`, a multiple of a page, for `record`.
+    /// Granules of `bytes`.
     #[inline]
+    fn granules(&self, bytes: u64) -> u64 {
+        (bytes + self.round) >> self.shift
+    }
+
+    /// Cuts `bytes`, a multiple of a page, for `record`, from the preferred arena or not at all.
+    #[inline(always)]
     pub(crate) fn allocate(
+        &mut self,
+        bytes: u64,
+        record: u32,
+        faults: &mut Faults,
+    ) -> Result<(u64, Part), ArenaError> {
+        let count = self.granules(bytes);
+        let small_first = bytes <= self.small_alloc_max;
+        let first = &mut self.parts[usize::from(small_first)];
+        let start = first.arena.allocate(count, record, faults)?;
+        let pa = first.base + (u64::from(start) << self.shift);
+        self.allocated += bytes;
+        Ok((pa, first.part))
+    }
+
+    /// As [`Self::allocate`], with a wish where the span lies.
+    pub(crate) fn allocate_placed(
         &mut self,
         bytes: u64,
         placement: Placement,
@@ -124,26 +158,37 @@ impl Cell {
         if placement == Placement::Scratchpad {
             return Ok((self.push_scratchpad(bytes, record, faults)?, Part::Scratchpad));
         }
-        let small_first = self.small.is_some() && bytes <= self.small_alloc_max;
-        let (first, other) =
-            if small_first { (Part::Small, Part::Main) } else { (Part::Main, Part::Small) };
-        let found = match self.allocate_in(first, bytes, placement, record, faults) {
-            Ok(pa) => (pa, first),
-            Err(ArenaError::Full) if self.small.is_some() => {
-                let pa = self.allocate_in(other, bytes, placement, record, faults)?;
-                if !self.warned {
-                    self.warned = true;
-                    log::warn!("{bytes} bytes at {pa:#x} come from the {other:?} arena");
-                }
-                (pa, other)
+        let small_first = bytes <= self.small_alloc_max;
+        let first = if small_first { Part::Small } else { Part::Main };
+        match self.allocate_in(first, bytes, placement, record, faults) {
+            Ok(pa) => Ok((pa, first)),
+            Err(ArenaError::Full) => {
+                self.allocate_other(small_first, bytes, placement, record, faults)
             }
-            Err(error) => return Err(error),
-        };
-        self.allocated += bytes;
-        Ok(found)
+            Err(error) => Err(error),
+        }
     }
 
-    #[inline]
+    /// The arena that was not preferred.
+    #[cold]
+    #[inline(never)]
+    fn allocate_other(
+        &mut self,
+        small_first: bool,
+        bytes: u64,
+        placement: Placement,
+        record: u32,
+        faults: &mut Faults,
+    ) -> Result<(u64, Part), ArenaError> {
+        let other = if small_first { Part::Main } else { Part::Small };
+        let pa = self.allocate_in(other, bytes, placement, record, faults)?;
+        if !self.warned {
+            self.warned = true;
+            log::warn!("{bytes} bytes at {pa:#x} come from the {other:?} arena");
+        }
+        Ok((pa, other))
+    }
+
     fn allocate_in(
         &mut self,
         part: Part,
@@ -152,20 +197,28 @@ impl Cell {
         record: u32,
         faults: &mut Faults,
     ) -> Result<u64, ArenaError> {
-        let count = (bytes.div_ceil(1 << self.shift)) as u32;
-        let base = self.part_base(part);
+        let count = self.granules(bytes);
         let shift = self.shift;
-        let arena = self.arena(part).ok_or(ArenaError::Full)?;
+        let placed = self.part(part);
         let start = match placement {
             Placement::Aligned(align) if align > 1 << shift => {
-                if !base.is_multiple_of(1 << shift) {
+                if !placed.base.is_multiple_of(1 << shift) {
                     return Err(ArenaError::Full);
                 }
-                arena.allocate_aligned(count, align >> shift, base >> shift, record, faults)?
+                let phase = placed.base >> shift;
+                placed.arena.allocate_aligned(
+                    count as u32,
+                    align >> shift,
+                    phase,
+                    record,
+                    faults,
+                )?
             }
-            _ => arena.allocate(count, record, faults)?,
+            _ => placed.arena.allocate(count, record, faults)?,
         };
-        Ok(base + (u64::from(start) << shift))
+        let pa = placed.base + (u64::from(start) << shift);
+        self.allocated += bytes;
+        Ok(pa)
     }
 
     fn push_scratchpad(
@@ -186,7 +239,8 @@ impl Cell {
             }
             self.scratchpads.try_reserve(8).map_err(|_| ArenaError::NoRoom)?;
         }
-        let start = self.main.push_down((bytes >> self.shift) as u32, record, faults)?;
+        let count = self.granules(bytes);
+        let start = self.parts[0].arena.push_down(count as u32, record, faults)?;
         self.scratchpads.push(record);
         self.allocated += bytes;
         Ok(self.base + (u64::from(start) << self.shift))
@@ -197,7 +251,7 @@ impl Cell {
         if self.scratchpads.last() != Some(&record) {
             return Err(WrongSpan);
         }
-        self.main.pull_up((bytes >> self.shift) as u32, record)?;
+        self.parts[0].arena.pull_up((bytes >> self.shift) as u32, record)?;
         self.scratchpads.pop();
         self.allocated -= bytes;
         Ok(())
@@ -212,36 +266,45 @@ impl Cell {
         bytes: u64,
         record: u32,
     ) -> Result<(), WrongSpan> {
-        let start = pa.checked_sub(self.part_base(part)).ok_or(WrongSpan)? >> self.shift;
-        let count = (bytes.div_ceil(1 << self.shift)) as u32;
-        let arena = self.arena(part).ok_or(WrongSpan)?;
-        arena.release(u32::try_from(start).map_err(|_| WrongSpan)?, count, record)?;
+        let (shift, count) = (self.shift, self.granules(bytes));
+        let placed = self.part(part);
+        let start = pa.wrapping_sub(placed.base) >> shift;
+        placed.arena.release(start as u32, count as u32, record)?;
         self.allocated -= bytes;
         Ok(())
     }
 
+    /// Undoes [`Self::allocate`].
+    pub(crate) fn put_back(
+        &mut self,
+        part: Part,
+        pa: u64,
+        bytes: u64,
+        record: u32,
+    ) -> Result<(), WrongSpan> {
+        match part {
+            Part::Scratchpad => self.pull_scratchpad(record, bytes),
+            _ => self.release(part, pa, bytes, record),
+        }
+    }
+
     /// Record of the last span that starts at or before `pa`.
-    pub(crate) fn span_at(&self, pa: u64) -> Option<u32> {
-        let part = if pa >= self.main_end() { Part::Small } else { Part::Main };
-        let arena = if part == Part::Small { self.small.as_ref()? } else { &self.main };
-        let granule = (pa - self.part_base(part)) >> self.shift;
-        arena.index().used_at_or_before(u32::try_from(granule).ok()?).map(|(_, record)| record)
+    pub(crate) fn span_at(&mut self, pa: u64) -> Option<u32> {
+        let shift = self.shift;
+        let placed = &mut self.parts[usize::from(pa >= self.main_end())];
+        let granule = u32::try_from((pa - placed.base) >> shift).ok()?;
+        placed.arena.span_at(granule).map(|(_, record)| record)
     }
 
     /// Calls `visit` with the record of every span, in ascending order of address.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(u32)) {
-        self.main.index().for_each_used(|_, record| visit(record));
-        if let Some(small) = &self.small {
-            small.index().for_each_used(|_, record| visit(record));
-        }
+        self.parts[0].arena.index().for_each_used(|_, record| visit(record));
+        self.parts[1].arena.index().for_each_used(|_, record| visit(record));
     }
 
-    fn part_base(&self, part: Part) -> u64 {
-        if part == Part::Small { self.main_end() } else { self.base }
-    }
-
-    fn arena(&mut self, part: Part) -> Option<&mut Arena> {
-        if part == Part::Small { self.small.as_mut() } else { Some(&mut self.main) }
+    #[inline]
+    fn part(&mut self, part: Part) -> &mut Placed {
+        &mut self.parts[usize::from(part == Part::Small)]
     }
 }
 

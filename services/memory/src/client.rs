@@ -10,10 +10,11 @@ use axon_ports::{
 };
 
 use crate::batch::Batch;
+use crate::call::{AllocCall, Call};
 use crate::counters::Counters;
 use crate::faults::Faults;
 use crate::host::HostSource;
-use crate::mailbox::{Call, Mailbox};
+use crate::mailbox::Mailbox;
 use crate::messages::Request;
 use crate::set::{ChunkInfo, ChunkLine, MemorySet, ShutdownReport, Usage};
 
@@ -100,11 +101,12 @@ impl MemoryClient {
     }
 
     /// Allocates; see [`AllocRequest`]. Dropping the future gives the chunk back.
+    #[inline]
     pub fn alloc(
         &self,
         request: AllocRequest,
     ) -> impl Future<Output = Result<Chunk, MemoryError>> + Send {
-        self.call(Request::Alloc(request))
+        AllocCall::new(&self.mailbox, request)
     }
 
     /// Carries out all allocations of a batch or none; answers how many. The chunks are in the
@@ -245,10 +247,11 @@ impl MemoryClient {
 }
 
 impl MemoryPort for MemoryClient {
+    #[inline]
     fn alloc(
         &self,
         request: AllocRequest,
     ) -> impl Future<Output = Result<Chunk, MemoryError>> + Send {
-        self.call(Request::Alloc(request))
+        AllocCall::new(&self.mailbox, request)
     }
 }

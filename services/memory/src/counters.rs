@@ -16,23 +16,57 @@ const CORES: usize = 8;
 const COUNTER_OF: [u8; Category::COUNT] =
     [2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 9, 20, 14];
 
+/// Counter id under which a category is booked at each location: UNKNOWN of the real location where
+/// the two disagree (specification 04 §9.3).
+const BOOKED: [[u8; Category::COUNT]; 2] = {
+    let mut booked = [[COUNTER_OF[0]; Category::COUNT], [COUNTER_OF[7]; Category::COUNT]];
+    let mut number = 0;
+    while number < Category::COUNT {
+        let category = Category(number as u32);
+        booked[side(location_of(category))][number] = COUNTER_OF[number];
+        number += 1;
+    }
+    booked
+};
+
+/// Attach slot + 1 of whoever pays for a chunk; 0 is the driver itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Payer(pub(crate) u32);
+
+impl Payer {
+    pub(crate) const DRIVER: Payer = Payer(0);
+
+    #[inline]
+    pub(crate) const fn of(slot: ClientSlot) -> Payer {
+        Payer(slot.number() + 1)
+    }
+
+    #[inline]
+    const fn index(self) -> usize {
+        self.0 as usize % PAYERS
+    }
+}
+
+/// Attach slots and the driver, rounded up to a power of two.
+const PAYERS: usize = 32;
+
+/// A category counter of one core (the first for host categories), as a record keeps it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Account(pub(crate) u8);
+
+impl Account {
+    /// Id × 8 + core.
+    #[inline]
+    const fn new(id: usize, core: usize) -> Account {
+        Account((id * CORES + core) as u8)
+    }
+}
+
 /// Where a category belongs.
 const fn location_of(category: Category) -> Location {
     match category.0 {
         0..=6 | 17 => Location::Host,
         _ => Location::Device,
-    }
-}
-
-/// The category under which memory at `location` is booked: UNKNOWN of the real location where
-/// the two disagree or the number is unknown (specification 04 §9.3).
-pub fn booked_category(category: Category, location: Location) -> Category {
-    if (category.0 as usize) < Category::COUNT && location_of(category) == location {
-        return category;
-    }
-    match location {
-        Location::Host => Category::UNKNOWN_HOST,
-        Location::Device => Category::UNKNOWN_DEVICE,
     }
 }
 
@@ -55,9 +89,9 @@ struct Counter {
 }
 
 impl Counter {
-    #[inline]
+    #[inline(always)]
     fn add(&self, bytes: u64) {
-        let total = self.total.load(Relaxed).saturating_add(bytes);
+        let total = self.total.load(Relaxed).wrapping_add(bytes);
         self.total.store(total, Relaxed);
         self.present.store(bytes, Relaxed);
         if total > self.peak.load(Relaxed) {
@@ -65,7 +99,7 @@ impl Counter {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn sub(&self, bytes: u64) {
         self.total.store(self.total.load(Relaxed).saturating_sub(bytes), Relaxed);
         self.present.store(bytes, Relaxed);
@@ -90,20 +124,19 @@ pub struct ClientTotals {
 }
 
 #[derive(Default)]
-struct ClientCell {
+struct PayerCell {
     id: AtomicU32,
     bytes: [AtomicU64; 2],
 }
 
 /// Counters of one device.
 pub struct Counters {
-    cores: u8,
-    /// Live and draining chunks: host bytes, device bytes.
-    bytes: [AtomicU64; 2],
+    last_core: u8,
     draining: AtomicU64,
     live: AtomicU32,
-    counters: [[Counter; CORES]; COUNTER_IDS],
-    clients: [ClientCell; ClientSlot::COUNT],
+    /// By [`Account`].
+    counters: [Counter; 256],
+    payers: [PayerCell; PAYERS],
 }
 
 const fn side(location: Location) -> usize {
@@ -116,18 +149,19 @@ const fn side(location: Location) -> usize {
 impl Counters {
     pub(crate) fn new(cores: u8) -> Self {
         Counters {
-            cores,
-            bytes: Default::default(),
+            last_core: cores.saturating_sub(1) % CORES as u8,
             draining: AtomicU64::new(0),
             live: AtomicU32::new(0),
-            counters: Default::default(),
-            clients: Default::default(),
+            counters: core::array::from_fn(|_| Counter::default()),
+            payers: Default::default(),
         }
     }
 
     /// Bytes of live and draining chunks at `location`.
     pub fn total(&self, location: Location) -> u64 {
-        self.bytes[side(location)].load(Relaxed)
+        let start = side(location) * CORES;
+        let counters = self.counters.iter().skip(start).take(CORES);
+        counters.map(|counter| counter.total.load(Relaxed)).sum()
     }
 
     /// Bytes released but still pinned, or held up behind such memory.
@@ -142,35 +176,36 @@ impl Counters {
 
     /// HOST_MEM or DEVICE_MEM of `core`.
     pub fn location(&self, location: Location, core: u32) -> CounterValue {
-        self.counter(side(location), self.booked_core(core)).value()
+        self.counter(Account::new(side(location), self.shown_core(core))).value()
     }
 
     /// Counter of `category`: device categories of `core`, host categories of the whole device.
     pub fn category(&self, category: Category, core: u32) -> CounterValue {
-        let Some(&id) = COUNTER_OF.get(category.0 as usize) else {
-            return CounterValue::default();
-        };
-        let core = match location_of(category) {
-            Location::Host => 0,
-            Location::Device => self.booked_core(core),
-        };
-        self.counter(id.into(), core).value()
+        self.shown(category, core).map_or_else(CounterValue::default, Counter::value)
     }
 
     /// Starts the counter of `category` again from 0; its total may afterwards be smaller than
     /// what lives, but never below 0.
     pub fn reset_category(&self, category: Category, core: u32) {
-        let Some(&id) = COUNTER_OF.get(category.0 as usize) else { return };
-        let core = if location_of(category) == Location::Host { 0 } else { self.booked_core(core) };
-        let counter = self.counter(id.into(), core);
-        counter.total.store(0, Relaxed);
-        counter.present.store(0, Relaxed);
-        counter.peak.store(0, Relaxed);
+        if let Some(counter) = self.shown(category, core) {
+            counter.total.store(0, Relaxed);
+            counter.present.store(0, Relaxed);
+            counter.peak.store(0, Relaxed);
+        }
+    }
+
+    fn shown(&self, category: Category, core: u32) -> Option<&Counter> {
+        let id = *COUNTER_OF.get(category.0 as usize)?;
+        let core = match location_of(category) {
+            Location::Host => 0,
+            Location::Device => self.shown_core(core),
+        };
+        Some(self.counter(Account::new(id.into(), core)))
     }
 
     /// Totals of the client in `slot`; `None` where it is not that client.
     pub fn client(&self, client: ClientId, slot: ClientSlot) -> Option<ClientTotals> {
-        let cell = self.clients.get(slot.index())?;
+        let cell = &self.payers[Payer::of(slot).index()];
         (cell.id.load(Relaxed) == client.number()).then(|| ClientTotals {
             host: cell.bytes[HOST_MEM].load(Relaxed),
             device: cell.bytes[DEVICE_MEM].load(Relaxed),
@@ -184,45 +219,52 @@ impl Counters {
 
     /// Core under which bytes are shown: one that the device does not have is its last
     /// (specification 04 §15 MEM-D34).
-    fn booked_core(&self, core: u32) -> usize {
-        core.min(u32::from(self.cores).saturating_sub(1)) as usize % CORES
-    }
-
-    fn counter(&self, id: usize, core: usize) -> &Counter {
-        &self.counters[id % COUNTER_IDS][core % CORES]
-    }
-
-    /// The two counters of one chunk.
     #[inline]
-    fn counters_of(&self, location: Location, category: Category, core: u32) -> [&Counter; 2] {
-        let core = self.booked_core(core);
-        let id = COUNTER_OF.get(booked_category(category, location).0 as usize).copied();
-        let shown = if location as u8 == Location::Host as u8 { 0 } else { core };
-        [self.counter(side(location), core), self.counter(id.unwrap_or(0).into(), shown)]
+    pub(crate) fn shown_core(&self, core: u32) -> usize {
+        core.min(self.last_core.into()) as usize % CORES
     }
 
     #[inline]
-    pub(crate) fn book(&self, location: Location, category: Category, core: u32, bytes: u64) {
-        let total = &self.bytes[side(location)];
-        total.store(total.load(Relaxed) + bytes, Relaxed);
-        self.live.store(self.live.load(Relaxed) + 1, Relaxed);
-        for counter in self.counters_of(location, category, core) {
-            counter.add(bytes);
-        }
+    fn counter(&self, account: Account) -> &Counter {
+        &self.counters[usize::from(account.0)]
     }
 
-    #[inline]
-    pub(crate) fn unbook(&self, location: Location, category: Category, core: u32, bytes: u64) {
-        let total = &self.bytes[side(location)];
-        total.store(total.load(Relaxed).saturating_sub(bytes), Relaxed);
-        for counter in self.counters_of(location, category, core) {
-            counter.sub(bytes);
-        }
+    /// Category counter and shown core of a chunk whose category and core exist.
+    #[inline(always)]
+    pub(crate) fn account(&self, location: Location, category: usize, core: u32) -> Account {
+        let id = BOOKED[side(location)].get(category).copied().unwrap_or(COUNTER_OF[0]);
+        let core = if side(location) == HOST_MEM { 0 } else { core as usize };
+        Account::new(id.into(), core)
     }
 
+    /// Counts a new chunk. `core` is one that the device has.
+    #[inline(always)]
+    pub(crate) fn book(
+        &self,
+        location: Location,
+        core: u32,
+        account: Account,
+        payer: Payer,
+        bytes: u64,
+    ) {
+        self.live.store(self.live.load(Relaxed).wrapping_add(1), Relaxed);
+        self.counter(Account::new(side(location), core as usize)).add(bytes);
+        self.counter(account).add(bytes);
+        let total = &self.payers[payer.index()].bytes[side(location)];
+        total.store(total.load(Relaxed).wrapping_add(bytes), Relaxed);
+    }
+
+    /// Takes the bytes of a chunk off whose memory is reusable again.
+    #[inline(always)]
+    pub(crate) fn unbook(&self, location: Location, core: u32, account: Account, bytes: u64) {
+        self.counter(Account::new(side(location), self.shown_core(core))).sub(bytes);
+        self.counter(account).sub(bytes);
+    }
+
+    /// A chunk has lost its last reference.
     #[inline]
     pub(crate) fn chunk_ended(&self) {
-        self.live.store(self.live.load(Relaxed).saturating_sub(1), Relaxed);
+        self.live.store(self.live.load(Relaxed).wrapping_sub(1), Relaxed);
     }
 
     pub(crate) fn drain(&self, bytes: u64) {
@@ -235,27 +277,18 @@ impl Counters {
 
     /// Starts a client with fresh totals, or ends it (`None`).
     pub(crate) fn set_client(&self, slot: ClientSlot, client: Option<ClientId>) {
-        let Some(cell) = self.clients.get(slot.index()) else { return };
+        let cell = &self.payers[Payer::of(slot).index()];
         for bytes in &cell.bytes {
             bytes.store(0, Relaxed);
         }
         cell.id.store(client.map_or(0, ClientId::number), Relaxed);
     }
 
-    #[inline]
-    pub(crate) fn charge(&self, slot: usize, location: Location, bytes: u64) {
-        if let Some(cell) = self.clients.get(slot) {
-            let total = &cell.bytes[side(location)];
-            total.store(total.load(Relaxed) + bytes, Relaxed);
-        }
-    }
-
-    /// Takes bytes off the client in `slot`, where it is still `owner`.
-    #[inline]
-    pub(crate) fn discharge(&self, slot: usize, owner: u32, location: Location, bytes: u64) {
-        if let Some(cell) = self.clients.get(slot)
-            && cell.id.load(Relaxed) == owner
-        {
+    /// Takes bytes off whoever paid for them, where that is still `owner`.
+    #[inline(always)]
+    pub(crate) fn discharge(&self, payer: Payer, owner: u32, location: Location, bytes: u64) {
+        let cell = &self.payers[payer.index()];
+        if cell.id.load(Relaxed) == owner {
             let total = &cell.bytes[side(location)];
             total.store(total.load(Relaxed).saturating_sub(bytes), Relaxed);
         }

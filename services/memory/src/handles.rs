@@ -4,7 +4,6 @@
 //! frees. A cell is fresh (0), free (link to the next free index) or used (slot and generation of a
 //! record); only used cells have bit 0 set. Log lines and errors may carry a handle, never a cell.
 
-use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use axon_ports::chunk::table::{GATE_DOWN, HANDLE_LIMIT, HANDLES_PER_TABLE};
@@ -21,61 +20,73 @@ const FREE: u64 = 2;
 
 /// Mints and frees handles.
 pub(crate) struct HandleTable {
-    table: Arc<ChunkTable>,
-    /// First free index; 0 once the table is down.
+    /// First free index; [`DOWN`] once the table is.
     free: u32,
 }
+
+/// An index that never has a cell.
+const DOWN: u32 = HANDLE_LIMIT;
 
 impl HandleTable {
     /// A table with its first level-2 table and the free list at index 1. Where that table cannot be
     /// made the answer is an error, and the handle table is down.
-    pub(crate) fn new(table: Arc<ChunkTable>, faults: &mut Faults) -> Result<Self, NoHandle> {
-        let mut handles = HandleTable { table, free: 1 };
-        match handles.grow(0, faults) {
+    pub(crate) fn new(table: &ChunkTable, faults: &mut Faults) -> Result<Self, NoHandle> {
+        let mut handles = HandleTable { free: 1 };
+        match grow(table, 0, faults) {
             Ok(()) => Ok(handles),
             Err(NoHandle) => {
-                handles.poison();
+                handles.poison(table);
                 Err(NoHandle)
             }
         }
     }
 
     /// Gives `chunk` the next handle. Running out poisons the table for good.
-    #[inline]
-    pub(crate) fn mint(&mut self, chunk: ChunkName, faults: &mut Faults) -> Result<u32, NoHandle> {
+    #[inline(always)]
+    pub(crate) fn mint(
+        &mut self,
+        table: &ChunkTable,
+        chunk: ChunkName,
+        faults: &mut Faults,
+    ) -> Result<u32, NoHandle> {
         let index = self.free;
-        if index == 0 {
-            return Err(NoHandle);
+        let cell = table.cell(index).ok_or(NoHandle)?;
+        let link = cell.load(Ordering::Relaxed);
+        let next = if link & FREE != 0 { (link >> 32) as u32 } else { index + 1 };
+        if next % HANDLES_PER_TABLE as u32 == 0 {
+            self.cross(table, link, next, faults)?;
         }
-        let cell = self.table.cell(index).ok_or(NoHandle)?.load(Ordering::Relaxed);
-        let next =
-            if cell & FREE != 0 { (cell >> 32) as u32 } else { self.advance(index, faults)? };
         self.free = next;
-        if let Some(cell) = self.table.cell(index) {
-            cell.store(chunk.cell(), Ordering::Release);
-        }
+        cell.store(chunk.cell(), Ordering::Release);
         Ok(index)
     }
 
-    /// The frontier behind `index`; its level-2 table is made one step ahead.
-    fn advance(&mut self, index: u32, faults: &mut Faults) -> Result<u32, NoHandle> {
-        let next = index + 1;
-        let fits = next < HANDLE_LIMIT;
-        let crosses = (next as usize).is_multiple_of(HANDLES_PER_TABLE);
-        if !fits || crosses && self.grow(next, faults).is_err() {
-            self.poison();
+    /// The next free index is the first of a level-2 table: at the frontier that table is made one
+    /// step ahead.
+    #[cold]
+    #[inline(never)]
+    fn cross(
+        &mut self,
+        table: &ChunkTable,
+        link: u64,
+        next: u32,
+        faults: &mut Faults,
+    ) -> Result<(), NoHandle> {
+        let fresh = link & FREE == 0;
+        if fresh && (next >= HANDLE_LIMIT || grow(table, next, faults).is_err()) {
+            self.poison(table);
             return Err(NoHandle);
         }
-        Ok(next)
+        Ok(())
     }
 
     /// Takes `index` back, last in, first out. A double free changes nothing.
     #[inline]
-    pub(crate) fn free(&mut self, index: u32) -> Result<(), NoHandle> {
-        if self.free == 0 || index == 0 || index >= HANDLE_LIMIT {
+    pub(crate) fn free(&mut self, table: &ChunkTable, index: u32) -> Result<(), NoHandle> {
+        if self.free == DOWN {
             return Err(NoHandle);
         }
-        let cell = self.table.cell(index).ok_or(NoHandle)?;
+        let cell = table.cell(index).ok_or(NoHandle)?;
         if cell.load(Ordering::Relaxed) & 1 == 0 {
             return Err(NoHandle);
         }
@@ -87,25 +98,28 @@ impl HandleTable {
     /// First free index; 0 once the table is down.
     #[cfg(test)]
     pub(crate) fn next(&self) -> u32 {
-        self.free
-    }
-
-    fn grow(&mut self, index: u32, faults: &mut Faults) -> Result<(), NoHandle> {
-        if faults.growth.hit() || faults.handle_table.hit() {
-            return Err(NoHandle);
-        }
-        self.table.grow_handles(index).map_err(|_| NoHandle)
+        if self.free == DOWN { 0 } else { self.free }
     }
 
     /// Shuts the table for good: nothing is minted, freed or found any more.
-    pub(crate) fn poison(&mut self) {
-        self.free = 0;
-        self.table.set_gate(GATE_DOWN, true);
+    #[cold]
+    pub(crate) fn poison(&mut self, table: &ChunkTable) {
+        self.free = DOWN;
+        table.set_gate(GATE_DOWN, true);
     }
+}
+
+#[cold]
+fn grow(table: &ChunkTable, index: u32, faults: &mut Faults) -> Result<(), NoHandle> {
+    if faults.growth.hit() || faults.handle_table.hit() {
+        return Err(NoHandle);
+    }
+    table.grow_handles(index).map_err(|_| NoHandle)
 }
 
 #[cfg(test)]
 mod tests {
+    use alloc::sync::Arc;
     use alloc::vec::Vec;
 
     use proptest::prelude::*;
@@ -117,10 +131,26 @@ mod tests {
         ChunkName { slot, generation: 1 }
     }
 
-    fn fresh() -> (HandleTable, Faults) {
+    struct Handles {
+        table: Arc<ChunkTable>,
+        handles: HandleTable,
+    }
+
+    impl Handles {
+        fn mint(&mut self, name: ChunkName, faults: &mut Faults) -> Result<u32, NoHandle> {
+            self.handles.mint(&self.table, name, faults)
+        }
+
+        fn free(&mut self, index: u32) -> Result<(), NoHandle> {
+            self.handles.free(&self.table, index)
+        }
+    }
+
+    fn fresh() -> (Handles, Faults) {
         let mut faults = Faults::default();
         let table = ChunkTable::with_pages(1).unwrap();
-        (HandleTable::new(table, &mut faults).unwrap(), faults)
+        let handles = HandleTable::new(&table, &mut faults).unwrap();
+        (Handles { table, handles }, faults)
     }
 
     #[test]
@@ -203,7 +233,7 @@ mod tests {
     fn a_table_that_cannot_be_created_is_down() {
         let mut faults = Faults { handle_table: Countdown::nth(1), ..Faults::default() };
         let table = ChunkTable::with_pages(1).unwrap();
-        assert!(HandleTable::new(table.clone(), &mut faults).is_err());
+        assert!(HandleTable::new(&table, &mut faults).is_err());
         assert!(table.is_down());
     }
 

@@ -116,6 +116,8 @@ pub(crate) struct HostMemory<S> {
     shift: u32,
     pub(crate) pools: [ReservePool; 4],
     warned: bool,
+    /// Longest run that the platform reported when it refused.
+    largest: u64,
 }
 
 impl<S: HostSource> HostMemory<S> {
@@ -129,7 +131,7 @@ impl<S: HostSource> HostMemory<S> {
         let mut fill = |size| ReservePool::fill(size, config, &mut source, faults);
         let (p3, p2, p1, p0) = (fill(p3)?, fill(p2)?, fill(p1)?, fill(p0)?);
         let shift = config.granule_shift();
-        Ok(HostMemory { source, shift, pools: [p0, p1, p2, p3], warned: false })
+        Ok(HostMemory { source, shift, pools: [p0, p1, p2, p3], warned: false, largest: 0 })
     }
 
     /// `bytes` (a multiple of a page) from the platform, else from the smallest pool that can.
@@ -154,7 +156,13 @@ impl<S: HostSource> HostMemory<S> {
                 return Ok((buffer, Origin::Pool { pool: number as u8, page }));
             }
         }
+        self.largest = exhausted.largest;
         Err(exhausted)
+    }
+
+    /// Longest free run, as the platform reported it when it last refused.
+    pub(crate) fn largest_seen(&self) -> u64 {
+        self.largest
     }
 
     /// Gives the memory of a chunk back.

@@ -21,6 +21,7 @@ extern crate std;
 
 mod arena;
 pub mod batch;
+mod call;
 mod cell;
 mod client;
 pub mod config;

@@ -1,42 +1,110 @@
-//! Pre-allocated reply slots in front of the task's channel.
+//! Pre-allocated slots in front of the task's channel.
 //!
 //! A caller takes a slot, writes its request into it and sends the slot's number through the
 //! channel; the reply comes back through the same slot. There are as many slots as the channel has
 //! places, so sending never blocks: back-pressure is waiting for a slot. A caller that goes away
 //! leaves its slot to the task, which then drops the reply: what the reply carries gives itself
 //! back.
+//!
+//! The task is woken through the waker of the chunk table, which a dropped chunk uses too.
+//! Allocations have fields of their own in a slot, so that nothing is moved twice on their way.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::cell::RefCell;
-use core::future::Future;
-use core::marker::PhantomData;
-use core::pin::Pin;
+use core::cell::{Cell, RefCell};
+use core::mem::forget;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use core::task::{Context, Poll, Waker};
+use core::task::Waker;
 
-use axon_ports::MemoryError;
+use axon_ports::{AllocRequest, Chunk, ChunkTable, MemoryError};
 use embassy_sync::blocking_mutex::Mutex;
 use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
 use embassy_sync::channel::Channel;
 
-use crate::messages::{FromReply, Reply, Request};
+use crate::messages::{Reply, Request};
 
 /// Requests that can be under way at once.
 pub(crate) const SLOTS: usize = 64;
 
-enum Content {
+/// What a slot holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Content {
+    /// Free, or being served.
     Nothing,
-    Request(Request),
-    Reply(Reply),
+    /// Being served, and its asker has gone.
+    Unwanted,
+    /// An allocation, in `alloc`.
+    Alloc,
+    /// Another request, in `request`.
+    Request,
+    /// Another request, in `request`, whose asker has gone.
+    UnwantedRequest,
+    /// An allocated chunk, in `chunk`.
+    Chunk,
+    /// Another reply, in `reply`.
+    Reply,
 }
 
-struct Slot {
-    content: Content,
-    waker: Option<Waker>,
-    abandoned: bool,
+/// One slot.
+pub(crate) struct Slot {
+    content: Cell<Content>,
+    alloc: Cell<AllocRequest>,
+    chunk: Cell<Option<Chunk>>,
+    request: Cell<Request>,
+    reply: Cell<Reply>,
+    /// Kept from one use to the next, because mostly the same task comes again.
+    waker: RefCell<Option<Waker>>,
 }
 
-type Shared<T> = Mutex<CriticalSectionRawMutex, RefCell<T>>;
+impl Slot {
+    const NEW: Slot = Slot {
+        content: Cell::new(Content::Nothing),
+        alloc: Cell::new(AllocRequest::driver_host(0)),
+        chunk: Cell::new(None),
+        request: Cell::new(Request::Nothing),
+        reply: Cell::new(Reply::Nothing),
+        waker: RefCell::new(None),
+    };
+
+    /// Notes whom the reply wakes.
+    #[inline(always)]
+    fn set_waker(&self, waker: &Waker) {
+        let mut there = self.waker.borrow_mut();
+        if !there.as_ref().is_some_and(|there| there.will_wake(waker)) {
+            *there = Some(waker.clone());
+        }
+    }
+
+    #[inline(always)]
+    fn wake(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Caller: the chunk of an answered allocation.
+    #[inline(always)]
+    pub(crate) fn take_chunk(&self) -> Option<Chunk> {
+        if self.content.get() != Content::Chunk {
+            return None;
+        }
+        self.content.set(Content::Nothing);
+        self.chunk.take()
+    }
+
+    /// Caller: a reply of another kind; `None` where there is none yet, and then `waker` is noted.
+    #[inline]
+    pub(crate) fn take_reply(&self, waker: &Waker) -> Option<Reply> {
+        if self.content.get() != Content::Reply {
+            self.set_waker(waker);
+            return None;
+        }
+        self.content.set(Content::Nothing);
+        Some(self.reply.replace(Reply::Nothing))
+    }
+}
+
+type Locked<T> = Mutex<CriticalSectionRawMutex, T>;
 
 /// Slots and channel of one memory task.
 pub(crate) struct Mailbox {
@@ -46,35 +114,31 @@ pub(crate) struct Mailbox {
     /// Whether anybody waits for a slot.
     crowded: AtomicBool,
     channel: Channel<CriticalSectionRawMutex, u8, SLOTS>,
-    slots: [Shared<Slot>; SLOTS],
-    waiting: Shared<Vec<Waker>>,
+    slots: [Locked<Slot>; SLOTS],
+    waiting: Locked<RefCell<Vec<Waker>>>,
+    table: Arc<ChunkTable>,
 }
 
 impl Mailbox {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(table: Arc<ChunkTable>) -> Self {
         Mailbox {
             free: AtomicU64::new(u64::MAX),
             gone: AtomicBool::new(false),
             crowded: AtomicBool::new(false),
             channel: Channel::new(),
-            slots: [const {
-                Mutex::new(RefCell::new(Slot {
-                    content: Content::Nothing,
-                    waker: None,
-                    abandoned: false,
-                }))
-            }; SLOTS],
+            slots: [const { Mutex::new(Slot::NEW) }; SLOTS],
             waiting: Mutex::new(RefCell::new(Vec::new())),
+            table,
         }
     }
 
-    #[inline]
-    fn slot<R>(&self, number: u8, with: impl FnOnce(&mut Slot) -> R) -> R {
-        self.slots[usize::from(number) % SLOTS].lock(|slot| with(&mut slot.borrow_mut()))
+    #[inline(always)]
+    pub(crate) fn slot<R>(&self, number: u8, with: impl FnOnce(&Slot) -> R) -> R {
+        self.slots[usize::from(number) % SLOTS].lock(with)
     }
 
-    /// Takes a free slot.
-    #[inline]
+    /// Caller: takes a free slot.
+    #[inline(always)]
     fn take(&self) -> Option<u8> {
         let mut free = self.free.load(Ordering::Relaxed);
         while free != 0 {
@@ -87,8 +151,9 @@ impl Mailbox {
         None
     }
 
-    #[inline]
-    fn give(&self, number: u8) {
+    /// Gives a slot back.
+    #[inline(always)]
+    pub(crate) fn give(&self, number: u8) {
         self.free.fetch_or(1 << number, Ordering::Release);
         if self.crowded.load(Ordering::Acquire) {
             self.call_waiting();
@@ -96,15 +161,17 @@ impl Mailbox {
     }
 
     #[cold]
+    #[inline(never)]
     fn call_waiting(&self) {
         self.crowded.store(false, Ordering::Release);
         let waiting = self.waiting.lock(|list| core::mem::take(&mut *list.borrow_mut()));
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Waits for a slot; fails only where the list of waiters cannot grow.
+    /// Waits for a slot, or takes one that has come free meanwhile.
     #[cold]
-    fn wait_for_slot(&self, waker: &Waker) -> Result<(), MemoryError> {
+    #[inline(never)]
+    fn wait_for_slot(&self, waker: &Waker) -> Result<Option<u8>, MemoryError> {
         self.waiting.lock(|list| {
             let mut list = list.borrow_mut();
             if !list.iter().any(|there| there.will_wake(waker)) {
@@ -114,73 +181,135 @@ impl Mailbox {
             Ok(())
         })?;
         self.crowded.store(true, Ordering::Release);
-        Ok(())
+        Ok(self.take())
+    }
+
+    /// Caller: takes a slot, lets `write` fill it and sends it. `None` where there is no slot; the
+    /// caller is woken when there is.
+    #[inline(always)]
+    pub(crate) fn send(
+        &self,
+        waker: &Waker,
+        write: impl FnOnce(&Slot),
+    ) -> Result<Option<u8>, MemoryError> {
+        if self.gone.load(Ordering::Acquire) {
+            return Err(MemoryError::Gone);
+        }
+        let number = match self.take() {
+            Some(number) => number,
+            None => match self.wait_for_slot(waker)? {
+                Some(number) => number,
+                None => return Ok(None),
+            },
+        };
+        self.slot(number, |slot| {
+            write(slot);
+            slot.set_waker(waker);
+        });
+        // There are as many places as slots.
+        let sent = self.channel.try_send(number);
+        debug_assert!(sent.is_ok(), "the channel has a place for every slot");
+        self.table.wake();
+        if self.gone.load(Ordering::Acquire) {
+            self.close();
+        }
+        Ok(Some(number))
     }
 
     /// Task: the next slot with a request.
-    #[inline]
-    pub(crate) fn receive(&self, cx: &mut Context<'_>) -> Poll<u8> {
-        self.channel.poll_receive(cx)
+    #[inline(always)]
+    pub(crate) fn receive(&self) -> Option<u8> {
+        self.channel.try_receive().ok()
     }
 
-    /// Task: the request in a slot; `None` where nobody wants it any more.
-    #[inline]
-    pub(crate) fn open(&self, number: u8) -> Option<Request> {
-        let (request, wanted) = self.slot(number, |slot| {
-            let request = match core::mem::replace(&mut slot.content, Content::Nothing) {
-                Content::Request(request) => Some(request),
-                _ => None,
-            };
-            (request, !slot.abandoned)
-        });
-        match request {
-            Some(request) if wanted || !request.is_allocation() => Some(request),
-            _ => {
-                self.clear(number);
-                None
+    /// Task: opens a slot: whether there is an allocation in it, and which.
+    #[inline(always)]
+    pub(crate) fn open(&self, number: u8) -> (bool, AllocRequest) {
+        self.slot(number, |slot| {
+            let content = slot.content.replace(Content::Nothing);
+            if content == Content::Alloc {
+                return (true, slot.alloc.get());
             }
-        }
+            slot.content.set(content);
+            (false, slot.alloc.get())
+        })
+    }
+
+    /// Task: another request; `None` where nobody wants it any more.
+    pub(crate) fn open_other(&self, number: u8) -> Option<Request> {
+        self.slot(number, |slot| {
+            let request = slot.request.replace(Request::Nothing);
+            match slot.content.get() {
+                Content::Request => slot.content.set(Content::Nothing),
+                Content::UnwantedRequest if !request.is_allocation() => {
+                    slot.content.set(Content::Unwanted);
+                }
+                _ => {
+                    self.reset(number, slot);
+                    return None;
+                }
+            }
+            Some(request)
+        })
+    }
+
+    /// Task: answers an allocation. The chunk of an abandoned slot gives itself back.
+    #[inline(always)]
+    pub(crate) fn answer_chunk(&self, number: u8, chunk: Chunk) {
+        self.slot(number, |slot| {
+            // The slot was opened, so there is no chunk in it that would have to be dropped.
+            forget(slot.chunk.replace(Some(chunk)));
+            if slot.content.replace(Content::Chunk) == Content::Unwanted {
+                self.reset(number, slot);
+            } else {
+                slot.wake();
+            }
+        });
     }
 
     /// Task: answers. The reply of an abandoned slot is dropped.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn answer(&self, number: u8, reply: Reply) {
-        let unwanted = self.slot(number, |slot| {
-            if slot.abandoned {
-                return Some(reply);
+        self.slot(number, |slot| {
+            slot.reply.set(reply);
+            if slot.content.replace(Content::Reply) == Content::Unwanted {
+                self.reset(number, slot);
+            } else {
+                slot.wake();
             }
-            slot.content = Content::Reply(reply);
-            if let Some(waker) = &slot.waker {
-                waker.wake_by_ref();
-            }
-            None
         });
-        if let Some(reply) = unwanted {
-            drop(reply);
-            self.clear(number);
-        }
     }
 
-    fn clear(&self, number: u8) {
-        let content = self.slot(number, |slot| {
-            slot.waker = None;
-            slot.abandoned = false;
-            core::mem::replace(&mut slot.content, Content::Nothing)
-        });
-        drop(content);
+    /// Empties a slot and gives it back; what was in it gives itself back.
+    #[cold]
+    #[inline(never)]
+    fn reset(&self, number: u8, slot: &Slot) {
+        slot.content.set(Content::Nothing);
+        slot.waker.replace(None);
+        slot.chunk.set(None);
+        slot.request.set(Request::Nothing);
+        slot.reply.set(Reply::Nothing);
         self.give(number);
     }
 
-    /// Whether the task has ended.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Acquire)
+    /// Caller: goes away before it has seen the reply.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn abandon(&self, number: u8) {
+        self.slot(number, |slot| match slot.content.get() {
+            Content::Chunk | Content::Reply => self.reset(number, slot),
+            Content::Request => slot.content.set(Content::UnwantedRequest),
+            // An allocation that was not opened yet becomes a request that is not there.
+            Content::Alloc => slot.content.set(Content::UnwantedRequest),
+            _ => slot.content.set(Content::Unwanted),
+        });
     }
 
     /// Task: ends. Every request under way and to come answers "gone".
     pub(crate) fn close(&self) {
         self.gone.store(true, Ordering::Release);
-        while let Ok(number) = self.channel.try_receive() {
-            if self.open(number).is_some() {
+        while let Some(number) = self.receive() {
+            if self.open(number).0 || self.open_other(number).is_some() {
                 self.answer(number, Reply::Gone);
             }
         }
@@ -188,107 +317,17 @@ impl Mailbox {
     }
 }
 
-enum Stage {
-    /// Not yet sent.
-    New(Option<Request>),
-    /// In this slot.
-    Sent(u8),
-    Over,
-}
-
-/// A request under way. Dropping it gives back whatever its reply carries.
-#[must_use = "nothing is sent before the first poll"]
-pub struct Call<'a, T> {
-    mailbox: &'a Mailbox,
-    stage: Stage,
-    kind: PhantomData<fn() -> T>,
-}
-
-impl<'a, T> Call<'a, T> {
-    #[inline]
-    pub(crate) fn new(mailbox: &'a Mailbox, request: Request) -> Self {
-        Call { mailbox, stage: Stage::New(Some(request)), kind: PhantomData }
+impl Slot {
+    /// Caller: writes an allocation.
+    #[inline(always)]
+    pub(crate) fn put_alloc(&self, request: &AllocRequest) {
+        self.alloc.set(*request);
+        self.content.set(Content::Alloc);
     }
 
-    #[inline]
-    fn post(&self, number: u8, request: Request, waker: Option<Waker>) {
-        self.mailbox.slot(number, |slot| {
-            slot.content = Content::Request(request);
-            slot.waker = waker;
-        });
-        // There are as many places as slots.
-        let sent = self.mailbox.channel.try_send(number);
-        debug_assert!(sent.is_ok(), "the channel has a place for every slot");
-    }
-
-    fn start(&mut self, cx: &Context<'_>) -> Poll<MemoryError> {
-        let Stage::New(request) = &mut self.stage else { return Poll::Pending };
-        if self.mailbox.is_gone() {
-            return Poll::Ready(MemoryError::Gone);
-        }
-        let Some(number) = self.mailbox.take().or_else(|| {
-            // Once more behind the registration: a slot may have come free in between.
-            self.mailbox.wait_for_slot(cx.waker()).ok();
-            self.mailbox.take()
-        }) else {
-            return Poll::Pending;
-        };
-        let Some(request) = request.take() else { return Poll::Ready(MemoryError::Gone) };
-        self.stage = Stage::Sent(number);
-        self.post(number, request, Some(cx.waker().clone()));
-        if self.mailbox.is_gone() {
-            self.mailbox.close();
-        }
-        Poll::Pending
-    }
-}
-
-impl<T: FromReply> Future for Call<'_, T> {
-    type Output = Result<T, MemoryError>;
-
-    #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let number = match self.stage {
-            Stage::Sent(number) => number,
-            Stage::New(_) => {
-                if let Poll::Ready(error) = self.start(cx) {
-                    self.stage = Stage::Over;
-                    return Poll::Ready(Err(error));
-                }
-                return Poll::Pending;
-            }
-            Stage::Over => return Poll::Ready(Err(MemoryError::Gone)),
-        };
-        let reply = self.mailbox.slot(number, |slot| {
-            match core::mem::replace(&mut slot.content, Content::Nothing) {
-                Content::Reply(reply) => Some(reply),
-                other => {
-                    slot.content = other;
-                    if !slot.waker.as_ref().is_some_and(|there| there.will_wake(cx.waker())) {
-                        slot.waker = Some(cx.waker().clone());
-                    }
-                    None
-                }
-            }
-        });
-        let Some(reply) = reply else { return Poll::Pending };
-        self.stage = Stage::Over;
-        self.mailbox.give(number);
-        Poll::Ready(T::from_reply(reply))
-    }
-}
-
-impl<T> Drop for Call<'_, T> {
-    #[inline]
-    fn drop(&mut self) {
-        if let Stage::Sent(number) = self.stage {
-            let answered = self.mailbox.slot(number, |slot| {
-                slot.abandoned = !matches!(slot.content, Content::Reply(_));
-                !slot.abandoned
-            });
-            if answered {
-                self.mailbox.clear(number);
-            }
-        }
+    /// Caller: writes another request.
+    pub(crate) fn put_request(&self, request: Request) {
+        self.request.set(request);
+        self.content.set(Content::Request);
     }
 }

@@ -27,43 +27,73 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use axon_ports::{AllocRequest, Chunk, ChunkName, ClientId, ClientSlot, MemoryError, Pin};
+use axon_ports::{Chunk, ChunkName, ClientId, ClientSlot, MemoryError, Pin};
 
 use crate::batch::BatchShared;
 use crate::faults::Faults;
 use crate::set::{ChunkInfo, ChunkLine, ShutdownReport, Usage};
 
-/// What the task can be asked.
+/// What the task can be asked, besides an allocation, which is an
+/// [`AllocRequest`](axon_ports::AllocRequest).
 pub(crate) enum Request {
-    Alloc(AllocRequest),
+    /// No request; of an empty slot.
+    Nothing,
     AllocMany(Arc<BatchShared>),
-    Free { client: Option<ClientId>, handle: u64 },
-    FreeMany { client: Option<ClientId>, batch: Arc<BatchShared> },
+    Free {
+        client: Option<ClientId>,
+        handle: u64,
+    },
+    FreeMany {
+        client: Option<ClientId>,
+        batch: Arc<BatchShared>,
+    },
     Retain(ChunkName),
-    RetainHandle { client: Option<ClientId>, handle: u64 },
+    RetainHandle {
+        client: Option<ClientId>,
+        handle: u64,
+    },
     PinnedBytes(ClientSlot),
     Publish(ChunkName),
-    SearchPa { pa: u64, publish: bool },
-    Within { pa: u64, len: u64 },
-    Attach { client: ClientId, slot: ClientSlot },
-    Detach { client: ClientId, slot: ClientSlot },
+    SearchPa {
+        pa: u64,
+        publish: bool,
+    },
+    Within {
+        pa: u64,
+        len: u64,
+    },
+    Attach {
+        client: ClientId,
+        slot: ClientSlot,
+    },
+    Detach {
+        client: ClientId,
+        slot: ClientSlot,
+    },
     LastClientGone,
-    Dump { channel: u32, capacity: usize },
-    DumpHost { capacity: usize },
+    Dump {
+        channel: u32,
+        capacity: usize,
+    },
+    DumpHost {
+        capacity: usize,
+    },
     Usage,
     Faults(Faults),
     Shutdown,
 }
 
 impl Request {
-    /// Not worth doing for an asker that has gone.
+    /// Whether it is not worth doing for an asker that has gone.
     pub(crate) fn is_allocation(&self) -> bool {
-        matches!(self, Request::Alloc(_) | Request::AllocMany(_))
+        matches!(self, Request::Nothing | Request::AllocMany(_))
     }
 }
 
 /// What it answers.
 pub(crate) enum Reply {
+    /// No reply yet; of an empty slot.
+    Nothing,
     Chunk(Result<Chunk, MemoryError>),
     Done(Result<(), MemoryError>),
     Count(Result<usize, MemoryError>),
@@ -71,8 +101,8 @@ pub(crate) enum Reply {
     Info(Result<ChunkInfo, MemoryError>),
     Pin(Result<Pin, MemoryError>),
     Lines(Result<Vec<ChunkLine>, MemoryError>),
-    Usage(Usage),
-    Report(ShutdownReport),
+    Usage(Result<Usage, MemoryError>),
+    Report(Result<ShutdownReport, MemoryError>),
     Gone,
 }
 
@@ -84,7 +114,6 @@ pub(crate) trait FromReply: Sized {
 macro_rules! from_reply {
     ($($variant:ident => $kind:ty;)*) => {
         $(impl FromReply for $kind {
-            #[inline]
             fn from_reply(reply: Reply) -> Result<Self, MemoryError> {
                 match reply {
                     Reply::$variant(result) => result,
@@ -103,22 +132,6 @@ from_reply! {
     Info => ChunkInfo;
     Pin => Pin;
     Lines => Vec<ChunkLine>;
-}
-
-impl FromReply for Usage {
-    fn from_reply(reply: Reply) -> Result<Self, MemoryError> {
-        match reply {
-            Reply::Usage(usage) => Ok(usage),
-            _ => Err(MemoryError::Gone),
-        }
-    }
-}
-
-impl FromReply for ShutdownReport {
-    fn from_reply(reply: Reply) -> Result<Self, MemoryError> {
-        match reply {
-            Reply::Report(report) => Ok(report),
-            _ => Err(MemoryError::Gone),
-        }
-    }
+    Usage => Usage;
+    Report => ShutdownReport;
 }

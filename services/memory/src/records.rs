@@ -1,14 +1,14 @@
 //! Slots of chunk records, and the lifespan lists that run through them (specification 04 §5.2).
 
-use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;
 
 use axon_ports::chunk::record::ChunkRecord;
 use axon_ports::chunk::table::{NO_SLOT, RECORDS_PER_PAGE};
-use axon_ports::{ChunkTable, ClientSlot, Lifespan};
+use axon_ports::{ChunkTable, ClientSlot, Lifespan, Location};
 
 use crate::arena::NoRoom;
 use crate::cell::Part;
+use crate::counters::Payer;
 use crate::faults::Faults;
 use crate::host::Origin;
 
@@ -17,12 +17,14 @@ use crate::host::Origin;
 pub(crate) struct List(u32);
 
 impl List {
-    pub(crate) const LOCAL: List = List(17);
-    pub(crate) const ALL_CLIENTS: List = List(18);
-    pub(crate) const DEVICE: List = List(19);
-    const COUNT: usize = 20;
+    /// Lists that belong to no client have the lifespan's number, 17 for LOCAL and so on.
+    const SHARED: u32 = 16;
+    pub(crate) const ALL_CLIENTS: List = List(List::SHARED + Lifespan::AllClients as u32);
+    pub(crate) const DEVICE: List = List(List::SHARED + Lifespan::Device as u32);
+    const COUNT: usize = 32;
 
     /// List of the client in `slot`.
+    #[inline]
     pub(crate) const fn of_client(slot: ClientSlot) -> List {
         List(slot.number() + 1)
     }
@@ -31,7 +33,7 @@ impl List {
     pub(crate) const fn next(self) -> Option<List> {
         match self.0 {
             1..=16 => Some(List::ALL_CLIENTS),
-            18 => Some(List::DEVICE),
+            19 => Some(List::DEVICE),
             _ => None,
         }
     }
@@ -41,13 +43,15 @@ impl List {
         (1..List::COUNT as u32).map(List)
     }
 
-    pub(crate) fn for_lifespan(lifespan: Lifespan, slot: Option<ClientSlot>) -> Option<List> {
-        match lifespan {
-            Lifespan::Local => Some(List::LOCAL),
-            Lifespan::Client => slot.map(List::of_client),
-            Lifespan::AllClients => Some(List::ALL_CLIENTS),
-            Lifespan::Device => Some(List::DEVICE),
-        }
+    /// The list of everybody for a lifespan that is not a client's own.
+    #[inline]
+    pub(crate) const fn shared(lifespan: Lifespan) -> List {
+        List(List::SHARED + lifespan as u32)
+    }
+
+    #[inline]
+    const fn index(self) -> usize {
+        self.0 as usize % List::COUNT
     }
 }
 
@@ -56,6 +60,16 @@ impl List {
 pub(crate) enum Source {
     Device(Part),
     Host(Origin),
+}
+
+impl Source {
+    #[inline]
+    pub(crate) const fn location(self) -> Location {
+        match self {
+            Source::Device(_) => Location::Device,
+            Source::Host(_) => Location::Host,
+        }
+    }
 }
 
 /// The service's small numbers of one chunk, packed into the record's tag:
@@ -67,7 +81,7 @@ const DRAINING: u32 = 1 << 12;
 
 impl Tag {
     #[inline]
-    pub(crate) fn new(source: Source, slot: Option<ClientSlot>) -> Tag {
+    pub(crate) fn new(source: Source, payer: Payer) -> Tag {
         let source = match source {
             Source::Device(Part::Main) => 0,
             Source::Device(Part::Small) => 1,
@@ -77,7 +91,12 @@ impl Tag {
                 (4 + u32::from(pool & 3)) | (u32::from(page) << 10)
             }
         };
-        Tag(source << 8 | slot.map_or(0, |slot| slot.number() + 1) << 13)
+        Tag(source << 8 | payer.0 << 13)
+    }
+
+    /// Without a list.
+    pub(crate) const fn off_list(self) -> Tag {
+        Tag(self.0 & !0xff)
     }
 
     #[inline]
@@ -103,10 +122,10 @@ impl Tag {
         self.0 & DRAINING != 0
     }
 
-    /// Attach slot of the client that pays.
+    /// Who pays.
     #[inline]
-    pub(crate) fn payer(self) -> Option<usize> {
-        (self.0 >> 13 & 0x1f).checked_sub(1).map(|slot| slot as usize)
+    pub(crate) fn payer(self) -> Payer {
+        Payer(self.0 >> 13 & 0x1f)
     }
 }
 
@@ -117,42 +136,55 @@ pub(crate) fn set_draining(record: &ChunkRecord) {
 
 /// Free slots and lists of one device.
 pub(crate) struct Records {
-    pub(crate) table: Arc<ChunkTable>,
     /// First free slot, linked through `older`.
     free: u32,
-    /// Slots from here on were never used.
+    /// Slots from here on have no record yet.
     fresh: u32,
     newest: [u32; List::COUNT],
 }
 
 impl Records {
-    pub(crate) fn new(table: Arc<ChunkTable>) -> Self {
-        Records { table, free: NO_SLOT, fresh: 0, newest: [NO_SLOT; List::COUNT] }
+    pub(crate) fn new() -> Self {
+        Records { free: NO_SLOT, fresh: 0, newest: [NO_SLOT; List::COUNT] }
+    }
+
+    /// The slot that the next chunk will have, or [`NO_SLOT`] where one has to be made first.
+    #[inline(always)]
+    pub(crate) fn free(&self) -> u32 {
+        self.free
     }
 
     /// The slot that the next chunk will have; its record exists afterwards. Nothing is taken.
-    #[inline]
-    pub(crate) fn peek(&mut self, faults: &mut Faults) -> Result<u32, NoRoom> {
-        if self.free != NO_SLOT {
-            return Ok(self.free);
+    #[inline(always)]
+    pub(crate) fn peek(&mut self, table: &ChunkTable, faults: &mut Faults) -> Result<u32, NoRoom> {
+        if self.free == NO_SLOT {
+            self.add_page(table, faults)?;
         }
-        if (self.fresh as usize).is_multiple_of(RECORDS_PER_PAGE) {
-            if faults.growth.hit() {
-                return Err(NoRoom);
+        Ok(self.free)
+    }
+
+    /// Makes another page of records, all of them free, the lowest first.
+    #[cold]
+    #[inline(never)]
+    fn add_page(&mut self, table: &ChunkTable, faults: &mut Faults) -> Result<(), NoRoom> {
+        if faults.growth.hit() {
+            return Err(NoRoom);
+        }
+        table.grow_records(self.fresh).map_err(|_| NoRoom)?;
+        let first = self.fresh;
+        self.fresh += RECORDS_PER_PAGE as u32;
+        for slot in (first..self.fresh).rev() {
+            if let Some(record) = table.record(slot) {
+                self.give(slot, record);
             }
-            self.table.grow_records(self.fresh).map_err(|_| NoRoom)?;
         }
-        Ok(self.fresh)
+        Ok(())
     }
 
     /// Takes the slot that [`Self::peek`] answered.
-    #[inline]
-    pub(crate) fn take(&mut self, slot: u32, record: &ChunkRecord) {
-        if slot == self.fresh {
-            self.fresh += 1;
-        } else {
-            self.free = record.service.older.load(Relaxed);
-        }
+    #[inline(always)]
+    pub(crate) fn take(&mut self, record: &ChunkRecord) {
+        self.free = record.service.older.load(Relaxed);
     }
 
     /// Gives a slot back.
@@ -166,39 +198,39 @@ impl Records {
     /// Newest chunk of `list`.
     #[inline]
     pub(crate) fn newest(&self, list: List) -> Option<u32> {
-        self.newest.get(list.0 as usize).copied().filter(|&slot| slot != NO_SLOT)
+        Some(self.newest[list.index()]).filter(|&slot| slot != NO_SLOT)
     }
 
     /// Puts a chunk at the front of `list`.
-    #[inline]
-    pub(crate) fn push(&mut self, list: List, slot: u32, record: &ChunkRecord, tag: Tag) {
-        let Some(newest) = self.newest.get_mut(list.0 as usize) else { return };
+    #[inline(always)]
+    pub(crate) fn push(
+        &mut self,
+        table: &ChunkTable,
+        list: List,
+        slot: u32,
+        record: &ChunkRecord,
+        tag: Tag,
+    ) {
+        let older = core::mem::replace(&mut self.newest[list.index()], slot);
         record.service.newer.store(NO_SLOT, Relaxed);
-        record.service.older.store(*newest, Relaxed);
-        record.service.tag.store(tag.0 & !0xff | list.0, Relaxed);
-        if *newest != NO_SLOT
-            && let Some(older) = self.table.record(*newest)
-        {
+        record.service.older.store(older, Relaxed);
+        record.service.tag.store(tag.0 | list.0, Relaxed);
+        if let Some(older) = table.record(older) {
             older.service.newer.store(slot, Relaxed);
         }
-        *newest = slot;
     }
 
     /// Takes a chunk off its list.
     #[inline]
-    pub(crate) fn unlink(&mut self, record: &ChunkRecord) {
+    pub(crate) fn unlink(&mut self, table: &ChunkTable, record: &ChunkRecord) {
         let (newer, older) =
             (record.service.newer.load(Relaxed), record.service.older.load(Relaxed));
-        if newer != NO_SLOT {
-            if let Some(newer) = self.table.record(newer) {
-                newer.service.older.store(older, Relaxed);
-            }
-        } else if let Some(newest) = self.newest.get_mut(record.service.list() as usize) {
-            *newest = older;
+        if let Some(newer) = table.record(newer) {
+            newer.service.older.store(older, Relaxed);
+        } else {
+            self.newest[List(record.service.list()).index()] = older;
         }
-        if older != NO_SLOT
-            && let Some(older) = self.table.record(older)
-        {
+        if let Some(older) = table.record(older) {
             older.service.newer.store(newer, Relaxed);
         }
         record.service.tag.store(Tag::of(record).0 & !0xff, Relaxed);

@@ -3,7 +3,7 @@
 
 use alloc::sync::Arc;
 use core::future::poll_fn;
-use core::task::{Context, Poll};
+use core::task::{Context, Poll, Waker};
 
 use axon_ports::{AllocRequest, ChunkName, ClientSlot, MemoryError};
 
@@ -25,14 +25,26 @@ pub struct MemoryService<S: HostSource> {
     sweeps: [Option<(SweepState, u8)>; ClientSlot::COUNT],
     /// Who waits for the end of what lives with all clients.
     last_client: Option<u8>,
+    /// Sweeps under way.
+    sweeping: u32,
+    /// The waker that the table has.
+    waker: Option<Waker>,
 }
 
 impl<S: HostSource> MemoryService<S> {
     /// Hands the set over to a task. Run [`Self::run`] to serve the client.
     pub fn new(set: MemorySet<S>) -> (MemoryClient, Self) {
-        let mailbox = Arc::new(Mailbox::new());
+        let mailbox = Arc::new(Mailbox::new(set.table().clone()));
         let client = MemoryClient::new(&set, mailbox.clone());
-        (client, MemoryService { set, mailbox, sweeps: Default::default(), last_client: None })
+        let service = MemoryService {
+            set,
+            mailbox,
+            sweeps: Default::default(),
+            last_client: None,
+            sweeping: 0,
+            waker: None,
+        };
+        (client, service)
     }
 
     /// Serves until [`MemoryClient::shutdown`].
@@ -41,40 +53,79 @@ impl<S: HostSource> MemoryService<S> {
     }
 
     /// Serves what is there, at most [`TURN`] messages; ready once the service has shut down.
+    #[inline(always)]
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.set.table().set_waker(cx.waker());
-        let mut busy = self.set.collect_released() | self.sweep();
+        if !self.waker.as_ref().is_some_and(|there| there.will_wake(cx.waker())) {
+            self.register(cx.waker());
+        }
+        let mut busy = false;
+        if self.sweeping > 0 || self.set.has_released() {
+            busy = self.tidy();
+        }
         for _ in 0..TURN {
-            let Poll::Ready(number) = self.mailbox.receive(cx) else {
+            let Some(number) = self.mailbox.receive() else {
                 if busy {
                     cx.waker().wake_by_ref();
                 }
                 return Poll::Pending;
             };
-            let Some(request) = self.mailbox.open(number) else { continue };
-            match request {
-                Request::Shutdown => {
-                    let report = self.set.destroy();
-                    self.mailbox.answer(number, Reply::Report(report));
-                    return Poll::Ready(());
+            let (is_alloc, request) = self.mailbox.open(number);
+            if is_alloc {
+                match self.set.allocate_hot(&request) {
+                    Some(chunk) => self.mailbox.answer_chunk(number, chunk),
+                    None => self.allocate(number, &request),
                 }
-                request => {
-                    if let Some(reply) = self.serve(number, request) {
-                        self.mailbox.answer(number, reply);
-                    }
-                }
+            } else if self.serve(number) {
+                return Poll::Ready(());
             }
-            busy |= self.set.collect_released() | self.is_sweeping();
         }
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 
+    #[cold]
+    #[inline(never)]
+    fn register(&mut self, waker: &Waker) {
+        self.set.table().set_waker(waker);
+        self.waker = Some(waker.clone());
+    }
+
+    /// Takes back what was dropped, and does a slice of every sweep; answers whether more is to do.
+    #[inline(never)]
+    fn tidy(&mut self) -> bool {
+        if self.sweeping > 0 {
+            self.sweep();
+        }
+        self.set.collect_released() || self.sweeping > 0
+    }
+
+    #[inline(never)]
+    fn allocate(&mut self, number: u8, request: &AllocRequest) {
+        self.mailbox.answer(number, Reply::Chunk(self.set.allocate_chunk(request)));
+    }
+
+    /// Serves a request other than an allocation; answers whether it was the last.
+    #[inline(never)]
+    fn serve(&mut self, number: u8) -> bool {
+        let Some(request) = self.mailbox.open_other(number) else { return false };
+        if matches!(request, Request::Shutdown) {
+            let report = self.set.destroy();
+            self.mailbox.answer(number, Reply::Report(Ok(report)));
+            return true;
+        }
+        if let Some(reply) = self.carry_out(number, request) {
+            self.mailbox.answer(number, reply);
+        } else if let Some(waker) = &self.waker {
+            // A sweep begins.
+            waker.wake_by_ref();
+        }
+        false
+    }
+
     /// Carries out one request; `None` where the reply comes later.
-    #[inline]
-    fn serve(&mut self, number: u8, request: Request) -> Option<Reply> {
+    fn carry_out(&mut self, number: u8, request: Request) -> Option<Reply> {
         Some(match request {
-            Request::Alloc(request) => Reply::Chunk(self.allocate(&request)),
+            Request::Nothing => return None,
             Request::AllocMany(batch) => Reply::Count(self.allocate_many(&batch)),
             Request::Free { client, handle } => Reply::Done(self.set.free(client, handle)),
             Request::FreeMany { client, batch } => Reply::Count(batch.lock(|items| {
@@ -91,9 +142,7 @@ impl<S: HostSource> MemoryService<S> {
                 Reply::Done(self.set.retain_handle(client, handle))
             }
             Request::PinnedBytes(slot) => Reply::Number(Ok(self.set.pinned_bytes(slot))),
-            Request::Publish(name) => Reply::Number(
-                self.set.live(name).map(drop).and_then(|()| self.set.publish(name)).map(u64::from),
-            ),
+            Request::Publish(name) => Reply::Number(self.set.publish(name).map(u64::from)),
             Request::SearchPa { pa, publish } => Reply::Info(self.set.search_pa(pa, publish)),
             Request::Within { pa, len } => Reply::Pin(self.set.within(pa, len).and_then(|name| {
                 self.set.table().pin_name(name).ok_or(MemoryError::NoSuchAddress { pa })
@@ -103,6 +152,7 @@ impl<S: HostSource> MemoryService<S> {
                 Ok(state) => {
                     if let Some(sweep) = self.sweeps.get_mut(slot.index()) {
                         *sweep = Some((state, number));
+                        self.sweeping += 1;
                     }
                     return None;
                 }
@@ -112,24 +162,19 @@ impl<S: HostSource> MemoryService<S> {
                 Some(_) => Reply::Done(Err(MemoryError::Busy { what: "the last client's end" })),
                 None => {
                     self.last_client = Some(number);
+                    self.sweeping += 1;
                     return None;
                 }
             },
             Request::Dump { channel, capacity } => Reply::Lines(self.set.dump(channel, capacity)),
             Request::DumpHost { capacity } => Reply::Lines(self.set.dump_host(capacity)),
-            Request::Usage => Reply::Usage(self.set.usage()),
+            Request::Usage => Reply::Usage(Ok(self.set.usage())),
             Request::Faults(faults) => {
-                *self.set.faults_mut() = faults;
+                self.set.arm(faults);
                 Reply::Done(Ok(()))
             }
             Request::Shutdown => Reply::Gone,
         })
-    }
-
-    #[inline]
-    fn allocate(&mut self, request: &AllocRequest) -> Result<axon_ports::Chunk, MemoryError> {
-        let name = self.set.allocate_or_collect(request)?;
-        Ok(self.set.table().reference(name))
     }
 
     /// All of a batch or nothing.
@@ -139,7 +184,7 @@ impl<S: HostSource> MemoryService<S> {
             let items = &mut *items;
             let kept = items.chunks.len();
             for request in &items.requests {
-                match self.allocate(request) {
+                match self.set.allocate_chunk(request) {
                     Ok(chunk) => items.chunks.push(chunk),
                     Err(error) => {
                         items.chunks.truncate(kept);
@@ -158,20 +203,16 @@ impl<S: HostSource> MemoryService<S> {
         Ok(self.set.table().reference(name))
     }
 
-    fn is_sweeping(&self) -> bool {
-        self.last_client.is_some() || self.sweeps.iter().any(Option::is_some)
-    }
-
-    /// One slice of every sweep under way; answers whether any goes on.
-    fn sweep(&mut self) -> bool {
-        if !self.is_sweeping() {
-            return false;
-        }
+    /// One slice of every sweep under way.
+    #[cold]
+    #[inline(never)]
+    fn sweep(&mut self) {
         for sweep in &mut self.sweeps {
             if let Some((state, number)) = *sweep
                 && self.set.continue_detach(state)
             {
                 *sweep = None;
+                self.sweeping -= 1;
                 self.mailbox.answer(number, Reply::Done(Ok(())));
             }
         }
@@ -179,9 +220,9 @@ impl<S: HostSource> MemoryService<S> {
             && self.set.continue_last_client()
         {
             self.last_client = None;
+            self.sweeping -= 1;
             self.mailbox.answer(number, Reply::Done(Ok(())));
         }
-        self.is_sweeping()
     }
 }
 

@@ -2,6 +2,7 @@
 //! ladder holds it, it is called directly; later the service task holds it and nobody else.
 
 mod allocate;
+mod hot;
 mod query;
 mod release;
 mod sweep;
@@ -12,7 +13,7 @@ use alloc::vec::Vec;
 use axon_ports::chunk::record::ChunkRecord;
 use axon_ports::chunk::table::NO_SLOT;
 use axon_ports::{
-    AllocRequest, Category, Chunk, ChunkName, ChunkTable, ClientId, ClientSlot, Lifespan, Location,
+    AllocRequest, Category, Chunk, ChunkTable, ClientId, ClientSlot, Lifespan, Location,
     MemoryError, MemoryGeometry, Pools,
 };
 
@@ -34,8 +35,24 @@ const LOW_PAGES: u32 = 1 << 20;
 
 /// Arenas, chunks, handles, lifespans and counters of one device.
 pub struct MemorySet<S> {
+    /// What is published: records, handle snapshot, release chain.
+    table: Arc<ChunkTable>,
+    state: State<S>,
+}
+
+/// What only the set itself sees. Its methods get the table as an argument, so that a record can be
+/// held while the state changes.
+struct State<S> {
     config: MemoryConfig,
     geometry: MemoryGeometry,
+    /// Channels for which the hot way may be taken: all, or none.
+    hot_channels: u32,
+    /// Of the geometry.
+    channels: u32,
+    regions: u32,
+    /// Takes every region number to 0 where there is one region.
+    region_mask: u32,
+    cores: u32,
     faults: Faults,
     records: Records,
     handles: HandleTable,
@@ -45,9 +62,10 @@ pub struct MemorySet<S> {
     /// The grid, channel by channel.
     cells: Vec<Cell>,
     counters: Arc<Counters>,
-    clients: [Option<ClientId>; ClientSlot::COUNT],
-    /// Attach slots whose client is being dropped.
-    dropping: u32,
+    /// Clients by attach slot; 0 for none.
+    clients: [u32; ClientSlot::COUNT],
+    /// As `clients`, without those that are being dropped.
+    live_clients: [u32; ClientSlot::COUNT],
     /// Rest of the release chain taken last.
     chain: u32,
     warned: Warned,
@@ -88,36 +106,44 @@ impl<S: HostSource> MemorySet<S> {
         if faults.growth.hit() {
             return Err(MemoryError::NoRecords);
         }
+        let no_records = |_| MemoryError::NoRecords;
         let table = ChunkTable::new().map_err(|_| MemoryError::NoRecords)?;
-        let handles =
-            HandleTable::new(table.clone(), &mut faults).map_err(|_| MemoryError::NoRecords)?;
-        let host =
-            HostMemory::new(&config, source, &mut faults).map_err(|_| MemoryError::NoRecords)?;
-        let host_index = Index::new(LOW_PAGES, &mut faults).map_err(|_| MemoryError::NoRecords)?;
+        let handles = HandleTable::new(&table, &mut faults).map_err(|_| MemoryError::NoRecords)?;
+        let host = HostMemory::new(&config, source, &mut faults).map_err(no_records)?;
+        let host_index = Index::new(LOW_PAGES, &mut faults).map_err(no_records)?;
         let cells = grid(&config, &geometry, &mut faults)?;
         let mut set = MemorySet {
-            config,
-            geometry,
-            faults,
-            records: Records::new(table),
-            handles,
-            host,
-            host_index,
-            cells,
-            counters: Arc::new(Counters::new(geometry.cores)),
-            clients: [None; ClientSlot::COUNT],
-            dropping: 0,
-            chain: NO_SLOT,
-            warned: Warned::default(),
+            table,
+            state: State {
+                config,
+                geometry,
+                hot_channels: 0,
+                channels: geometry.channel_count.into(),
+                regions: geometry.regions_per_channel.into(),
+                region_mask: if geometry.regions_per_channel == 1 { 0 } else { u32::MAX },
+                cores: geometry.cores.into(),
+                faults,
+                records: Records::new(),
+                handles,
+                host,
+                host_index,
+                cells,
+                counters: Arc::new(Counters::new(geometry.cores)),
+                clients: [0; ClientSlot::COUNT],
+                live_clients: [0; ClientSlot::COUNT],
+                chain: NO_SLOT,
+                warned: Warned::default(),
+            },
         };
         set.carve_out()?;
+        set.arm(set.state.faults);
         Ok(set)
     }
 
     /// Takes the firmware's 16 MiB at the base of every region; they are given back with the set.
     fn carve_out(&mut self) -> Result<(), MemoryError> {
-        for channel in 0..u32::from(self.geometry.channel_count) {
-            for region in 0..u32::from(self.geometry.regions_per_channel) {
+        for channel in 0..u32::from(self.state.geometry.channel_count) {
+            for region in 0..u32::from(self.state.geometry.regions_per_channel) {
                 let name = self.allocate(&AllocRequest {
                     client: None,
                     lifespan: Lifespan::Device,
@@ -131,10 +157,9 @@ impl<S: HostSource> MemorySet<S> {
                     publish: false,
                 })?;
                 let at = self.record(name.slot)?.pa();
-                if self.cell_index(channel, region).and_then(|i| self.cells.get(i)).map(|c| c.base)
-                    != Some(at)
-                {
-                    self.release_reference(name.slot);
+                let cell = self.state.cells.get(self.state.cell_index(channel, region));
+                if cell.map(|cell| cell.base) != Some(at) {
+                    self.state.release_reference(&self.table, name.slot);
                     return Err(MemoryError::Invalid { what: "carve-out address", value: at });
                 }
             }
@@ -144,50 +169,55 @@ impl<S: HostSource> MemorySet<S> {
 
     /// Records, handle snapshot and release chain; readable without a message.
     pub fn table(&self) -> &Arc<ChunkTable> {
-        &self.records.table
+        &self.table
     }
 
     /// The counters; readable without a message.
     pub fn counters(&self) -> &Arc<Counters> {
-        &self.counters
+        &self.state.counters
     }
 
     /// What the set was built for.
     pub fn geometry(&self) -> &MemoryGeometry {
-        &self.geometry
+        &self.state.geometry
     }
 
     /// The handle that the next publication gets; 0 once the table is down.
     #[cfg(test)]
     pub(crate) fn next_handle(&self) -> u32 {
-        self.handles.next()
+        self.state.handles.next()
     }
 
-    /// Failures to come.
-    pub fn faults_mut(&mut self) -> &mut Faults {
-        &mut self.faults
+    /// Arms failures to come.
+    pub fn arm(&mut self, faults: Faults) {
+        self.state.faults = faults;
+        let state = &mut self.state;
+        let usual = state.regions == 1 && !faults.allocation.is_armed();
+        state.hot_channels = if usual { state.channels } else { 0 };
     }
 
     fn record(&self, slot: u32) -> Result<&ChunkRecord, MemoryError> {
-        self.records.table.record(slot).ok_or(MemoryError::NoRecords)
+        self.table.record(slot).ok_or(MemoryError::NoRecords)
+    }
+}
+
+impl<S> State<S> {
+    /// Place in the grid; the caller has checked both numbers.
+    #[inline(always)]
+    fn cell_index(&self, channel: u32, region: u32) -> usize {
+        (channel * self.regions + region) as usize
     }
 
-    fn cell_index(&self, channel: u32, region: u32) -> Option<usize> {
-        let regions = u32::from(self.geometry.regions_per_channel);
-        (region < regions).then_some((channel * regions + region) as usize)
-    }
-
-    /// Attach slot of `client`, where it is attached and not being dropped.
-    fn live_client(&self, client: ClientId, slot: ClientSlot) -> bool {
-        self.clients.get(slot.index()) == Some(&Some(client))
-            && self.dropping & 1 << slot.number() == 0
+    /// Whether `client` is attached in `slot` and not being dropped.
+    #[inline]
+    fn is_live(&self, client: ClientId, slot: ClientSlot) -> bool {
+        self.live_clients[slot.index() % ClientSlot::COUNT] == client.number()
     }
 }
 
 impl<S: HostSource> Pools for MemorySet<S> {
     fn alloc(&mut self, request: &AllocRequest) -> Result<Chunk, MemoryError> {
-        let name: ChunkName = self.allocate_or_collect(request)?;
-        Ok(self.records.table.reference(name))
+        self.allocate_chunk(request)
     }
 }
 

@@ -32,7 +32,8 @@ pub(super) enum Span {
     Free(u32),
 }
 
-/// Bits of one page, and the longest free run that starts in each of its words.
+/// Bits of one page, and the longest free run that starts in each of its words. `used_words` and
+/// `free_words` have a bit set for every word that has or had one.
 pub(super) struct Bits {
     used: [u64; WORDS],
     free: [u64; WORDS],
@@ -148,17 +149,21 @@ impl Index {
     /// Makes sure that the page of `granule` exists.
     #[inline]
     pub(crate) fn prepare(&mut self, granule: u32, faults: &mut Faults) -> Result<(), NoRoom> {
-        match self.pages.get_mut(granule as usize / PAGE_GRANULES) {
+        match self.pages.get(granule as usize / PAGE_GRANULES) {
             Some(Some(_)) => Ok(()),
-            Some(missing) => {
-                if faults.growth.hit() {
-                    return Err(NoRoom);
-                }
-                *missing = Some(Page::new()?);
-                Ok(())
-            }
-            None => Err(NoRoom),
+            _ => self.make(granule, faults),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make(&mut self, granule: u32, faults: &mut Faults) -> Result<(), NoRoom> {
+        let missing = self.pages.get_mut(granule as usize / PAGE_GRANULES).ok_or(NoRoom)?;
+        if faults.growth.hit() {
+            return Err(NoRoom);
+        }
+        *missing = Some(Page::new()?);
+        Ok(())
     }
 
     #[inline]
@@ -202,33 +207,56 @@ impl Index {
         (page.bits().free[word] >> bit & 1 != 0).then(|| page.number(granule))
     }
 
+    /// Enters a used span at the start of the wilderness, in a page that may be new.
+    #[inline(always)]
+    pub(super) fn append_used(
+        &mut self,
+        granule: u32,
+        record: u32,
+        faults: &mut Faults,
+    ) -> Result<(), NoRoom> {
+        let (number, word, bit) = split(granule);
+        let Some(Some(page)) = self.pages.get_mut(number) else {
+            self.make(granule, faults)?;
+            self.insert_used(granule, record, false);
+            return Ok(());
+        };
+        *page.number_mut(granule) = record;
+        let bits = page.bits_mut();
+        bits.used[word] |= 1 << bit;
+        if bits.used_words >> word & 1 == 0 {
+            self.first_used(number, word);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn first_used(&mut self, number: usize, word: usize) {
+        let Some(page) = self.page_mut(number) else { return };
+        page.bits_mut().used_words |= 1 << (word % WORDS);
+        set_page(&mut self.used_pages, number);
+    }
+
     /// Enters a used span; its page must exist.
     #[inline]
     pub(crate) fn insert_used(&mut self, granule: u32, record: u32, after_free: bool) {
         let (number, word, bit) = split(granule);
-        let Some(Some(page)) = self.pages.get_mut(number) else { return };
+        let Some(page) = self.page_mut(number) else { return };
         *page.number_mut(granule) = record | if after_free { AFTER_FREE } else { 0 };
         let bits = page.bits_mut();
         bits.used[word] |= 1 << bit;
-        if bits.used_words == 0 {
-            self.used_pages[number / GROUP_PAGES] |= 1 << (number % GROUP_PAGES);
+        if bits.used_words >> word & 1 == 0 {
+            self.first_used(number, word);
         }
-        bits.used_words |= 1 << word;
     }
 
     /// Takes out a used span.
     #[inline]
     pub(crate) fn remove_used(&mut self, granule: u32) {
         let (number, word, bit) = split(granule);
-        let Some(Some(page)) = self.pages.get_mut(number) else { return };
-        let bits = page.bits_mut();
-        bits.used[word] &= !(1 << bit);
-        if bits.used[word] == 0 {
-            bits.used_words &= !(1 << word);
-            if bits.used_words == 0 {
-                self.used_pages[number / GROUP_PAGES] &= !(1 << (number % GROUP_PAGES));
-            }
-        }
+        let Some(page) = self.page_mut(number) else { return };
+        page.bits_mut().used[word] &= !(1 << bit);
     }
 
     /// Notes for the used span at `granule` whether the granule before it is free.
@@ -243,15 +271,23 @@ impl Index {
     #[inline]
     pub(super) fn insert_free(&mut self, granule: u32, length: u32) -> Option<u32> {
         let (number, word, bit) = split(granule);
-        let page = self.pages.get_mut(number)?.as_mut()?;
+        let page = self.page_mut(number)?;
         *page.number_mut(granule) = length;
         let bits = page.bits_mut();
         bits.free[word] |= 1 << bit;
-        if bits.free_words == 0 {
-            self.free_pages[number / GROUP_PAGES] |= 1 << (number % GROUP_PAGES);
+        let grown = bits.runs.raise(word, length).then_some(length);
+        if bits.free_words >> word & 1 == 0 {
+            self.first_free(number, word);
         }
-        bits.free_words |= 1 << word;
-        bits.runs.raise(word, length).then_some(length)
+        grown
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn first_free(&mut self, number: usize, word: usize) {
+        let Some(page) = self.page_mut(number) else { return };
+        page.bits_mut().free_words |= 1 << (word % WORDS);
+        set_page(&mut self.free_pages, number);
     }
 
     /// Gives the free run at `granule` another length; answers the page's longest run where it has
@@ -271,49 +307,63 @@ impl Index {
     #[inline]
     pub(super) fn remove_free(&mut self, granule: u32, length: u32) -> Option<u32> {
         let (number, word, bit) = split(granule);
-        let page = self.pages.get_mut(number)?.as_mut()?;
-        let bits = page.bits_mut();
-        bits.free[word] &= !(1 << bit);
-        if bits.free[word] == 0 {
-            bits.free_words &= !(1 << word);
-            if bits.free_words == 0 {
-                self.free_pages[number / GROUP_PAGES] &= !(1 << (number % GROUP_PAGES));
-            }
-        }
+        let page = self.page_mut(number)?;
+        page.bits_mut().free[word] &= !(1 << bit);
         shrink(page, word, length)
     }
 
-    /// The last free run that starts before `granule`.
-    pub(super) fn free_before(&self, granule: u32) -> Option<u32> {
+    /// Turns the free run at `granule` into a used span of `count` granules and a free run behind
+    /// it, both in the same word; answers the page's longest run where it has changed.
+    #[inline]
+    pub(super) fn take_front(
+        &mut self,
+        granule: u32,
+        length: u32,
+        count: u32,
+        record: u32,
+    ) -> Option<u32> {
         let (number, word, bit) = split(granule);
-        let in_page = self.page(number).and_then(|page| {
-            let bits = page.bits();
-            last_before(&bits.free, bits.free_words, word, bit)
-        });
-        if let Some(at) = in_page {
-            return Some((number * PAGE_GRANULES) as u32 + at);
+        let page = self.page_mut(number)?;
+        *page.number_mut(granule) = record;
+        *page.number_mut(granule + count) = length - count;
+        let bits = page.bits_mut();
+        // The run behind it keeps word and page marked as having free runs.
+        bits.free[word] = bits.free[word] & !(1 << bit) | 1 << ((bit + count) % 64);
+        bits.used[word] |= 1 << bit;
+        let known = bits.used_words >> word & 1 != 0;
+        let longest = shrink(page, word, length);
+        if !known {
+            self.first_used(number, word);
         }
-        let number = page_before(&self.free_pages, number)?;
-        let bits = self.page(number)?.bits();
-        Some((number * PAGE_GRANULES) as u32 + last_before(&bits.free, bits.free_words, 64, 0)?)
+        longest
+    }
+
+    /// The last free run that starts before `granule`.
+    pub(super) fn free_before(&mut self, granule: u32) -> Option<u32> {
+        let (number, word, bit) = split(granule);
+        // Mostly it is near.
+        if let Some(page) = self.page(number) {
+            let here = page.bits().free[word] & below(bit);
+            if here != 0 {
+                return Some(granule - bit + 63 - here.leading_zeros());
+            }
+        }
+        last_before(&mut self.pages, &mut self.free_pages, number, word as u32, |bits| {
+            (&bits.free, &mut bits.free_words)
+        })
     }
 
     /// The last used span that starts at or before `granule`: its start and record.
-    pub(crate) fn used_at_or_before(&self, granule: u32) -> Option<(u32, u32)> {
+    pub(crate) fn used_at_or_before(&mut self, granule: u32) -> Option<(u32, u32)> {
         let next = granule.checked_add(1)?;
         let (number, word, bit) = split(next);
-        let in_page = self.page(number).and_then(|page| {
-            let bits = page.bits();
-            last_before(&bits.used, bits.used_words, word, bit)
-        });
-        let start = match in_page {
-            Some(at) => (number * PAGE_GRANULES) as u32 + at,
-            None => {
-                let number = page_before(&self.used_pages, number)?;
-                let bits = self.page(number)?.bits();
-                let at = last_before(&bits.used, bits.used_words, 64, 0)?;
-                (number * PAGE_GRANULES) as u32 + at
-            }
+        let here = self.page(number).map_or(0, |page| page.bits().used[word] & below(bit));
+        let start = if here != 0 {
+            next - bit + 63 - here.leading_zeros()
+        } else {
+            last_before(&mut self.pages, &mut self.used_pages, number, word as u32, |bits| {
+                (&bits.used, &mut bits.used_words)
+            })?
         };
         self.used(start).map(|(record, _)| (start, record))
     }
@@ -359,34 +409,60 @@ fn shrink(page: &mut Page, word: usize, old: u32) -> Option<u32> {
     runs.set(word, longest).then(|| runs.largest())
 }
 
-/// Last set bit before bit `bit` of word `word` (`word` 64: of the whole page).
-#[inline]
-fn last_before(bits: &[u64; WORDS], words: u64, word: usize, bit: u32) -> Option<u32> {
-    if word < WORDS {
-        let here = bits[word] & below(bit);
-        if here != 0 {
-            return Some(word as u32 * 64 + 63 - here.leading_zeros());
+/// Last granule with a set bit in the words before word `word` of page `number`.
+///
+/// Marks of words and pages are set with the first bit and never cleared with the last one; whoever
+/// meets a stale mark here clears it, so that the search costs no more than the changes before it.
+fn last_before(
+    pages: &mut [Option<Page>],
+    marks: &mut [u64],
+    number: usize,
+    word: u32,
+    of: impl Fn(&mut Bits) -> (&[u64; WORDS], &mut u64),
+) -> Option<u32> {
+    let mut words = below(word);
+    let mut number = number;
+    loop {
+        if let Some(Some(page)) = pages.get_mut(number) {
+            let (bits, marked) = of(page.bits_mut());
+            while *marked & words != 0 {
+                let word = 63 - (*marked & words).leading_zeros();
+                let found = bits[word as usize % WORDS];
+                if found != 0 {
+                    let at = word * 64 + 63 - found.leading_zeros();
+                    return Some((number * PAGE_GRANULES) as u32 + at);
+                }
+                *marked &= !(1 << word);
+            }
+            if *marked == 0
+                && let Some(group) = marks.get_mut(number / GROUP_PAGES)
+            {
+                *group &= !(1 << (number % GROUP_PAGES));
+            }
         }
+        number = page_before(marks, number)?;
+        words = u64::MAX;
     }
-    let earlier = if word < WORDS { words & below(word as u32) } else { words };
-    if earlier == 0 {
-        return None;
-    }
-    let word = 63 - earlier.leading_zeros();
-    Some(word * 64 + 63 - bits[word as usize % WORDS].leading_zeros())
 }
 
-/// Last page before `page` whose bit is set.
-fn page_before(pages: &[u64], page: usize) -> Option<usize> {
-    let group = (page / GROUP_PAGES).min(pages.len());
-    let here = pages.get(group).map_or(0, |word| word & below(page as u32 % 64));
+/// Last page before `page` that is marked.
+fn page_before(marks: &[u64], page: usize) -> Option<usize> {
+    let group = (page / GROUP_PAGES).min(marks.len());
+    let here = marks.get(group).map_or(0, |word| word & below(page as u32 % 64));
     let (group, word) = if here != 0 {
         (group, here)
     } else {
-        let group = pages.get(..group)?.iter().rposition(|word| *word != 0)?;
-        (group, *pages.get(group)?)
+        let group = marks.get(..group)?.iter().rposition(|word| *word != 0)?;
+        (group, *marks.get(group)?)
     };
     Some(group * GROUP_PAGES + 63 - word.leading_zeros() as usize)
+}
+
+#[inline]
+fn set_page(pages: &mut [u64], page: usize) {
+    if let Some(word) = pages.get_mut(page / GROUP_PAGES) {
+        *word |= 1 << (page % GROUP_PAGES);
+    }
 }
 
 fn filled<T>(count: usize, value: impl FnMut() -> T) -> Result<Vec<T>, NoRoom> {

@@ -88,21 +88,21 @@ pub(crate) const fn is_notification(category: Category) -> bool {
 impl<S: HostSource> MemorySet<S> {
     /// Whether the device takes `address` for host memory (specification 04 §6.4).
     pub fn is_host_address(&self, address: u64) -> bool {
-        let base = self.geometry.host_base;
+        let base = self.state.geometry.host_base;
         // On V2 the test looks at five bits, later at one.
         let mask = if base == 1 << 44 { 0x1f << 44 } else { base };
         base != 0 && address & mask == base
     }
 
     /// The live chunk that contains `pa`.
-    pub(crate) fn find_pa(&self, pa: u64) -> Option<ChunkName> {
+    pub(crate) fn find_pa(&mut self, pa: u64) -> Option<ChunkName> {
         let slot = if self.is_host_address(pa) {
-            let page = u32::try_from((pa & !self.geometry.host_base) / PAGE).ok()?;
-            self.host_index.used_at_or_before(page)?.1
+            let page = u32::try_from((pa & !self.state.geometry.host_base) / PAGE).ok()?;
+            self.state.host_index.used_at_or_before(page)?.1
         } else {
-            self.cells.iter().find(|cell| cell.contains(pa))?.span_at(pa)?
+            self.state.cells.iter_mut().find(|cell| cell.contains(pa))?.span_at(pa)?
         };
-        let record = self.records.table.record(slot)?;
+        let record = self.table.record(slot)?;
         let generation = record.generation();
         let inside = generation & 1 == 1 && pa >= record.pa() && pa - record.pa() < record.size();
         inside.then_some(ChunkName { slot, generation })
@@ -130,7 +130,7 @@ impl<S: HostSource> MemorySet<S> {
     ///
     /// # Errors
     /// [`MemoryError::NoSuchAddress`]; [`MemoryError::OutOfBounds`].
-    pub fn within(&self, pa: u64, len: u64) -> Result<ChunkName, MemoryError> {
+    pub fn within(&mut self, pa: u64, len: u64) -> Result<ChunkName, MemoryError> {
         let name = self.find_pa(pa).ok_or(MemoryError::NoSuchAddress { pa })?;
         let facts = self.record(name.slot)?.facts();
         facts.check(pa - facts.pa.0, len)?;
@@ -143,8 +143,8 @@ impl<S: HostSource> MemorySet<S> {
     /// [`MemoryError::TooSmall`] where there are more than `capacity`;
     /// [`MemoryError::NoRecords`].
     pub fn dump(&self, channel: u32, capacity: usize) -> Result<Vec<ChunkLine>, MemoryError> {
-        let regions = usize::from(self.geometry.regions_per_channel);
-        let cells = self.cells.iter().skip(channel as usize * regions).take(regions);
+        let regions = usize::from(self.state.geometry.regions_per_channel);
+        let cells = self.state.cells.iter().skip(channel as usize * regions).take(regions);
         let mut needed = 0;
         for cell in cells.clone() {
             cell.for_each(|slot| needed += usize::from(self.line(slot).is_some()));
@@ -166,18 +166,20 @@ impl<S: HostSource> MemorySet<S> {
     /// As [`Self::dump`].
     pub fn dump_host(&self, capacity: usize) -> Result<Vec<ChunkLine>, MemoryError> {
         let mut needed = 0;
-        self.host_index.for_each_used(|_, slot| needed += usize::from(self.line(slot).is_some()));
+        self.state
+            .host_index
+            .for_each_used(|_, slot| needed += usize::from(self.line(slot).is_some()));
         if needed > capacity {
             return Err(MemoryError::TooSmall { needed });
         }
         let mut lines = Vec::new();
         lines.try_reserve_exact(needed).map_err(|_| MemoryError::NoRecords)?;
-        self.host_index.for_each_used(|_, slot| lines.extend(self.line(slot)));
+        self.state.host_index.for_each_used(|_, slot| lines.extend(self.line(slot)));
         Ok(lines)
     }
 
     fn line(&self, slot: u32) -> Option<ChunkLine> {
-        let record = self.records.table.record(slot)?;
+        let record = self.table.record(slot)?;
         let facts = record.facts_of(record.generation())?;
         (record.generation() & 1 == 1).then(|| ChunkLine {
             pa: facts.pa,
@@ -191,8 +193,8 @@ impl<S: HostSource> MemorySet<S> {
     /// Bytes of the chunks on the list of the client in `slot` that something pins now.
     pub fn pinned_bytes(&self, slot: ClientSlot) -> u64 {
         let mut bytes = 0;
-        let mut next = self.records.newest(List::of_client(slot));
-        while let Some(record) = next.and_then(|slot| self.records.table.record(slot)) {
+        let mut next = self.state.records.newest(List::of_client(slot));
+        while let Some(record) = next.and_then(|slot| self.table.record(slot)) {
             bytes += if record.pins() > 0 { record.size() } else { 0 };
             next = Some(record.service.older.load(Relaxed));
         }
@@ -202,7 +204,7 @@ impl<S: HostSource> MemorySet<S> {
     /// How full arenas and reserve pools are.
     pub fn usage(&self) -> Usage {
         let mut usage = Usage::default();
-        for cell in &self.cells {
+        for cell in &self.state.cells {
             let (free, largest) = cell.free();
             usage.arenas.push(ArenaUsage {
                 base: cell.base,
@@ -216,7 +218,7 @@ impl<S: HostSource> MemorySet<S> {
             });
             usage.table_bytes += cell.table_bytes() as u64;
         }
-        for pool in &self.host.pools {
+        for pool in &self.state.host.pools {
             usage.pools.push(PoolUsage {
                 page_size: pool.page_size,
                 pages_requested: pool.requested,

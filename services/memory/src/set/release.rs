@@ -8,27 +8,35 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use axon_ports::chunk::record::{ChunkRecord, Collected, MAX_REFERENCES};
 use axon_ports::chunk::table::NO_SLOT;
-use axon_ports::{ChunkName, ChunkTable, ClientId, MemoryError};
+use axon_ports::{ChunkName, ChunkTable, ClientId, Location, MemoryError};
 
-use super::MemorySet;
+use super::query::is_notification;
 use super::sweep::SLICE;
+use super::{MemorySet, State};
 use crate::cell::Part;
 use crate::config::PAGE;
-use crate::host::HostSource;
+use crate::counters::Account;
+use crate::host::{HostSource, Origin};
 use crate::records::{Source, Tag, set_draining};
 
 impl<S: HostSource> MemorySet<S> {
-    /// Gives back one reference of a live chunk; answers whether the chunk has ended.
+    /// Ends the handle of a client's own chunk and with it one reference (MEM_FREE).
+    ///
+    /// # Errors
+    /// [`MemoryError::BadHandle`]; [`MemoryError::WrongOwner`]; [`MemoryError::Forbidden`] for the
+    /// memory of a notification queue.
     #[inline]
-    pub(crate) fn release_reference(&mut self, slot: u32) -> bool {
-        let Some(record) = self.records.table.record(slot) else { return false };
-        let references = record.service.references.load(Relaxed);
-        if references > 1 {
-            record.service.references.store(references - 1, Relaxed);
-            return false;
+    pub fn free(&mut self, client: Option<ClientId>, handle: u64) -> Result<(), MemoryError> {
+        let name = self.table.find(handle).ok_or(MemoryError::BadHandle { handle })?;
+        let record = self.record(name.slot)?;
+        if record.owner() != client.map_or(0, ClientId::number) {
+            return Err(MemoryError::WrongOwner { handle });
         }
-        self.end(slot);
-        true
+        if is_notification(record.category()) {
+            return Err(MemoryError::Forbidden { what: "freeing a notification queue" });
+        }
+        self.state.release_reference(&self.table, name.slot);
+        Ok(())
     }
 
     /// Counts one more reference of a live chunk.
@@ -37,11 +45,11 @@ impl<S: HostSource> MemorySet<S> {
     /// [`MemoryError::Busy`] where it has as many as it can have.
     pub(crate) fn retain(&mut self, name: ChunkName) -> Result<(), MemoryError> {
         let record = self.live(name)?;
-        let references = record.service.references.load(Relaxed);
-        if references >= MAX_REFERENCES {
+        let more = record.service.more_references.load(Relaxed);
+        if more >= MAX_REFERENCES {
             return Err(MemoryError::Busy { what: "every reference of the chunk" });
         }
-        record.service.references.store(references + 1, Relaxed);
+        record.service.more_references.store(more + 1, Relaxed);
         Ok(())
     }
 
@@ -54,21 +62,31 @@ impl<S: HostSource> MemorySet<S> {
         client: Option<ClientId>,
         handle: u64,
     ) -> Result<(), MemoryError> {
-        let name = self.owned(client, handle)?;
-        self.retain(name)
-    }
-
-    /// The chunk of a handle, where `client` owns it.
-    fn owned(&self, client: Option<ClientId>, handle: u64) -> Result<ChunkName, MemoryError> {
-        let name = self.records.table.find(handle).ok_or(MemoryError::BadHandle { handle })?;
+        let name = self.table.find(handle).ok_or(MemoryError::BadHandle { handle })?;
         if self.record(name.slot)?.owner() != client.map_or(0, ClientId::number) {
             return Err(MemoryError::WrongOwner { handle });
         }
-        Ok(name)
+        self.retain(name)
+    }
+
+    /// Mints a handle for a live chunk, or answers the one it has.
+    ///
+    /// # Errors
+    /// [`MemoryError::BadHandle`] where it has gone; [`MemoryError::HandleTableDown`].
+    pub(crate) fn publish(&mut self, name: ChunkName) -> Result<u32, MemoryError> {
+        let handle = self.live(name)?.handle();
+        if handle != 0 {
+            return Ok(handle);
+        }
+        let State { handles, faults, .. } = &mut self.state;
+        let minted = handles.mint(&self.table, name, faults);
+        let handle = minted.map_err(|_| MemoryError::HandleTableDown)?;
+        self.record(name.slot)?.set_handle(handle);
+        Ok(handle)
     }
 
     /// The record of a chunk, where it still lives.
-    pub(crate) fn live(&self, name: ChunkName) -> Result<&ChunkRecord, MemoryError> {
+    fn live(&self, name: ChunkName) -> Result<&ChunkRecord, MemoryError> {
         let record = self.record(name.slot)?;
         if name.generation & 1 == 1 && record.generation() == name.generation {
             return Ok(record);
@@ -76,76 +94,89 @@ impl<S: HostSource> MemorySet<S> {
         Err(MemoryError::BadHandle { handle: 0 })
     }
 
+    /// Sweeps a slice of the release chain: dropped references, and ended chunks whose last pin is
+    /// gone. Answers whether there is more.
+    #[inline(always)]
+    pub(crate) fn collect_released(&mut self) -> bool {
+        self.state.has_released(&self.table) && self.state.collect(&self.table, SLICE)
+    }
+
+    /// Whether anything waits in the release chain.
+    #[inline(always)]
+    pub(crate) fn has_released(&self) -> bool {
+        self.state.has_released(&self.table)
+    }
+
+    /// Sweeps the whole release chain.
+    pub fn collect_all(&mut self) {
+        self.state.collect_all(&self.table);
+    }
+}
+
+impl<S: HostSource> State<S> {
+    /// Gives back one reference of a live chunk; answers whether the chunk has ended.
+    #[inline]
+    pub(super) fn release_reference(&mut self, table: &ChunkTable, slot: u32) -> bool {
+        let Some(record) = table.record(slot) else { return false };
+        let more = record.service.more_references.load(Relaxed);
+        if more > 0 {
+            record.service.more_references.store(more - 1, Relaxed);
+            return false;
+        }
+        self.end(table, slot, record);
+        true
+    }
+
     /// Ends a chunk: handle first, so that look-ups fail cleanly; then counters and list; then its
     /// memory, unless something holds it up.
     #[inline]
-    fn end(&mut self, slot: u32) {
-        let table = self.records.table.clone();
-        let Some(record) = table.record(slot) else { return };
+    fn end(&mut self, table: &ChunkTable, slot: u32, record: &ChunkRecord) {
         let handle = record.handle();
         if handle != 0 {
             // A poisoned table refuses; the chunk ends all the same.
-            let _ = self.handles.free(handle);
+            let _ = self.handles.free(table, handle);
         }
         let tag = Tag::of(record);
-        let host = record.is_host();
-        if let Some(payer) = tag.payer() {
-            let location = location(host);
-            self.counters.discharge(payer, record.owner(), location, record.size());
-        }
+        let location = tag.source().location();
+        self.counters.discharge(tag.payer(), record.owner(), location, record.size());
         self.counters.chunk_ended();
-        self.records.unlink(record);
+        self.records.unlink(table, record);
         let pins = record.close();
         match tag.source() {
             Source::Device(Part::Scratchpad) => {
                 self.start_draining(record);
-                self.end_scratchpad(slot, record);
+                self.end_scratchpad(table, slot, record);
             }
-            _ if pins == 0 => self.reclaim(slot, record),
+            source if pins == 0 => self.reclaim(slot, record, source),
             _ => self.start_draining(record),
         }
     }
 
+    #[cold]
     fn start_draining(&mut self, record: &ChunkRecord) {
         set_draining(record);
         self.counters.drain(record.size());
     }
 
     /// A scratchpad has ended: newer ones reach less far, and those that nothing holds go back.
-    fn end_scratchpad(&mut self, slot: u32, record: &ChunkRecord) {
-        let Some(index) = self.cell_of(record) else { return };
+    #[inline(never)]
+    fn end_scratchpad(&mut self, table: &ChunkTable, slot: u32, record: &ChunkRecord) {
+        let (channel, region) = record.cell();
+        let index = self.cell_index(channel, region);
         let Some(cell) = self.cells.get(index) else { return };
         if let Some(place) = cell.scratchpads.iter().rposition(|&pad| pad == slot) {
-            self.shorten_reach(index, place);
-            let device = self.config.device;
-            if place + 1 != self.cells.get(index).map_or(0, |cell| cell.scratchpads.len())
-                && !core::mem::replace(&mut self.warned.scratchpad, true)
-            {
+            shorten_reach(table, cell.scratchpads.get(place + 1..).unwrap_or(&[]));
+            if place + 1 != cell.scratchpads.len() && !self.warned.scratchpad {
+                self.warned.scratchpad = true;
+                let device = self.config.device;
                 log::warn!("nd{device}: a scratchpad page was released before a newer one");
             }
         }
-        self.settle_scratchpads(index);
-    }
-
-    /// Recomputes how far the scratchpads newer than the one at `place` may reach.
-    fn shorten_reach(&mut self, index: usize, place: usize) {
-        let Some(cell) = self.cells.get(index) else { return };
-        let mut above = 0;
-        let mut owner = None;
-        for &slot in cell.scratchpads.iter().skip(place + 1) {
-            let Some(record) = self.records.table.record(slot) else { return };
-            if record.generation() & 1 == 0 || owner.is_some_and(|owner| owner != record.owner()) {
-                return;
-            }
-            owner = Some(record.owner());
-            above += record.size();
-            record.set_reach(above);
-        }
+        self.settle_scratchpads(table, index);
     }
 
     /// Moves the frontier up over every ended and unpinned scratchpad at its edge.
-    fn settle_scratchpads(&mut self, index: usize) {
-        let table = self.records.table.clone();
+    fn settle_scratchpads(&mut self, table: &ChunkTable, index: usize) {
         while let Some(cell) = self.cells.get_mut(index) {
             let Some(&slot) = cell.scratchpads.last() else { return };
             let Some(record) = table.record(slot) else { return };
@@ -156,38 +187,42 @@ impl<S: HostSource> MemorySet<S> {
                 return self.report_corruption(record);
             }
             self.counters.drained(record.size());
-            self.leave(slot, record);
+            self.leave(slot, record, Location::Device);
         }
     }
 
     /// Gives the memory of an ended, unpinned chunk back.
     #[inline]
-    fn reclaim(&mut self, slot: u32, record: &ChunkRecord) {
-        match Tag::of(record).source() {
+    fn reclaim(&mut self, slot: u32, record: &ChunkRecord, source: Source) {
+        match source {
             Source::Device(part) => {
-                let cell = self.cell_of(record).and_then(|index| self.cells.get_mut(index));
-                let Some(cell) = cell else { return };
+                let (channel, region) = record.cell();
+                let index = self.cell_index(channel, region);
+                let Some(cell) = self.cells.get_mut(index) else { return };
                 if cell.release(part, record.pa(), record.size(), slot).is_err() {
                     return self.report_corruption(record);
                 }
+                self.leave(slot, record, Location::Device);
             }
-            Source::Host(origin) => {
-                let bus = record.pa() & !self.geometry.host_base;
-                self.host_index.remove_used((bus / PAGE) as u32);
-                if let Some(buffer) = record.take_host() {
-                    self.host.release(buffer, origin);
-                }
-            }
+            Source::Host(origin) => self.reclaim_host(slot, record, origin),
         }
-        self.leave(slot, record);
+    }
+
+    #[inline(never)]
+    fn reclaim_host(&mut self, slot: u32, record: &ChunkRecord, origin: Origin) {
+        let bus = record.pa() & !self.geometry.host_base;
+        self.host_index.remove_used((bus / PAGE) as u32);
+        if let Some(buffer) = record.take_host() {
+            self.host.release(buffer, origin);
+        }
+        self.leave(slot, record, Location::Host);
     }
 
     /// Last step: totals, and the record is free again.
     #[inline]
-    fn leave(&mut self, slot: u32, record: &ChunkRecord) {
-        let facts = record.facts();
-        let core = facts.core.number();
-        self.counters.unbook(facts.location, facts.category, core, facts.size);
+    fn leave(&mut self, slot: u32, record: &ChunkRecord, location: Location) {
+        let account = Account(record.account() as u8);
+        self.counters.unbook(location, record.core(), account, record.size());
         self.records.give(slot, record);
     }
 
@@ -199,25 +234,19 @@ impl<S: HostSource> MemorySet<S> {
         debug_assert!(false, "arena and records disagree");
     }
 
-    /// Sweeps a slice of the release chain: dropped references, and ended chunks whose last pin is
-    /// gone. Answers whether there is more.
-    #[inline]
-    pub(crate) fn collect_released(&mut self) -> bool {
-        self.has_released() && self.collect(SLICE)
-    }
-
     /// Whether anything waits in the release chain.
-    pub(crate) fn has_released(&self) -> bool {
-        self.chain != NO_SLOT || self.records.table.has_released()
+    #[inline]
+    pub(super) fn has_released(&self, table: &ChunkTable) -> bool {
+        self.chain != NO_SLOT || table.has_released()
     }
 
     /// Sweeps the whole release chain.
-    pub(crate) fn collect_all(&mut self) {
-        while self.collect(u32::MAX) {}
+    pub(super) fn collect_all(&mut self, table: &ChunkTable) {
+        while self.collect(table, u32::MAX) {}
     }
 
-    fn collect(&mut self, count: u32) -> bool {
-        let table = self.records.table.clone();
+    #[inline(never)]
+    fn collect(&mut self, table: &ChunkTable, count: u32) -> bool {
         for _ in 0..count {
             if self.chain == NO_SLOT {
                 self.chain = table.take_released();
@@ -225,7 +254,7 @@ impl<S: HostSource> MemorySet<S> {
             let slot = self.chain;
             let Some((next, found)) = table.next_released(slot) else { return false };
             self.chain = next;
-            self.collect_one(&table, slot, found);
+            self.collect_one(table, slot, found);
         }
         true
     }
@@ -233,7 +262,7 @@ impl<S: HostSource> MemorySet<S> {
     fn collect_one(&mut self, table: &ChunkTable, slot: u32, found: Collected) {
         if found.alive {
             for _ in 0..found.dropped {
-                if self.release_reference(slot) {
+                if self.release_reference(table, slot) {
                     break;
                 }
             }
@@ -241,46 +270,36 @@ impl<S: HostSource> MemorySet<S> {
             && let Some(record) = table.record(slot)
             && Tag::of(record).is_draining()
         {
-            self.unpinned(slot, record);
+            self.unpinned(table, slot, record);
         }
     }
 
-    fn unpinned(&mut self, slot: u32, record: &ChunkRecord) {
-        if Tag::of(record).source() == Source::Device(Part::Scratchpad) {
-            if let Some(index) = self.cell_of(record) {
-                self.settle_scratchpads(index);
+    /// An ended chunk has lost its last pin.
+    fn unpinned(&mut self, table: &ChunkTable, slot: u32, record: &ChunkRecord) {
+        match Tag::of(record).source() {
+            Source::Device(Part::Scratchpad) => {
+                let (channel, region) = record.cell();
+                self.settle_scratchpads(table, self.cell_index(channel, region));
             }
-            return;
+            source => {
+                self.counters.drained(record.size());
+                self.reclaim(slot, record, source);
+            }
         }
-        self.counters.drained(record.size());
-        self.reclaim(slot, record);
-    }
-
-    fn cell_of(&self, record: &ChunkRecord) -> Option<usize> {
-        let facts = record.facts();
-        self.cell_index(facts.channel.into(), facts.region.into())
-    }
-
-    /// Ends the handle of a client's own chunk and with it one reference (MEM_FREE).
-    ///
-    /// # Errors
-    /// [`MemoryError::BadHandle`]; [`MemoryError::WrongOwner`]; [`MemoryError::Forbidden`] for the
-    /// memory of a notification queue.
-    pub(crate) fn free(
-        &mut self,
-        client: Option<ClientId>,
-        handle: u64,
-    ) -> Result<(), MemoryError> {
-        let name = self.owned(client, handle)?;
-        let record = self.record(name.slot)?;
-        if super::query::is_notification(record.category()) {
-            return Err(MemoryError::Forbidden { what: "freeing a notification queue" });
-        }
-        self.release_reference(name.slot);
-        Ok(())
     }
 }
 
-const fn location(host: bool) -> axon_ports::Location {
-    if host { axon_ports::Location::Host } else { axon_ports::Location::Device }
+/// Recomputes how far scratchpads may reach, oldest first, above which one has just ended.
+fn shorten_reach(table: &ChunkTable, newer: &[u32]) {
+    let mut above = 0;
+    let mut owner = None;
+    for &slot in newer {
+        let Some(record) = table.record(slot) else { return };
+        if record.generation() & 1 == 0 || owner.is_some_and(|owner| owner != record.owner()) {
+            return;
+        }
+        owner = Some(record.owner());
+        above += record.size();
+        record.set_reach(above);
+    }
 }

@@ -2,9 +2,9 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use axon_ports::{ClientId, ClientSlot, MemoryError};
+use axon_ports::{ChunkTable, ClientId, ClientSlot, MemoryError};
 
-use super::MemorySet;
+use super::{MemorySet, State};
 use crate::host::HostSource;
 use crate::records::List;
 
@@ -36,14 +36,16 @@ impl<S: HostSource> MemorySet<S> {
     /// # Errors
     /// [`MemoryError::Busy`] where the slot is taken by another client.
     pub fn attach(&mut self, client: ClientId, slot: ClientSlot) -> Result<(), MemoryError> {
-        match self.clients.get_mut(slot.index()) {
-            Some(Some(there)) if *there == client && self.dropping & 1 << slot.number() == 0 => {}
-            Some(empty @ None) => {
-                *empty = Some(client);
-                self.counters.set_client(slot, Some(client));
-            }
+        let state = &mut self.state;
+        if state.is_live(client, slot) {
+            return Ok(());
+        }
+        match state.clients.get_mut(slot.index()) {
+            Some(empty @ 0) => *empty = client.number(),
             _ => return Err(MemoryError::Busy { what: "the attach slot" }),
         }
+        state.live_clients[slot.index()] = client.number();
+        state.counters.set_client(slot, Some(client));
         Ok(())
     }
 
@@ -56,102 +58,102 @@ impl<S: HostSource> MemorySet<S> {
         client: ClientId,
         slot: ClientSlot,
     ) -> Result<SweepState, MemoryError> {
-        if !self.live_client(client, slot) {
+        if !self.state.is_live(client, slot) {
             return Err(MemoryError::NotAttached);
         }
-        self.dropping |= 1 << slot.number();
-        self.records.table.set_gate(1 << slot.number(), true);
+        self.state.live_clients[slot.index()] = 0;
+        self.table.set_gate(1 << slot.number(), true);
         Ok(SweepState { slot })
     }
 
     /// Sweeps a slice of a client's chunks, newest first; answers whether the client is gone.
-    pub(crate) fn continue_detach(&mut self, state: SweepState) -> bool {
-        let list = List::of_client(state.slot);
-        if !self.sweep(list, list.next(), SLICE) {
+    pub(crate) fn continue_detach(&mut self, sweep: SweepState) -> bool {
+        let list = List::of_client(sweep.slot);
+        if !self.state.sweep(&self.table, list, list.next(), SLICE) {
             return false;
         }
-        if let Some(client) = self.clients.get_mut(state.slot.index()) {
-            *client = None;
-        }
-        self.counters.set_client(state.slot, None);
-        self.dropping &= !(1 << state.slot.number());
-        self.records.table.set_gate(1 << state.slot.number(), false);
+        self.state.clients[sweep.slot.index()] = 0;
+        self.state.counters.set_client(sweep.slot, None);
+        self.table.set_gate(1 << sweep.slot.number(), false);
         true
     }
 
     /// Sweeps a slice of what lives as long as any client does; answers whether it is done.
     pub(crate) fn continue_last_client(&mut self) -> bool {
-        self.sweep(List::ALL_CLIENTS, List::ALL_CLIENTS.next(), SLICE)
+        self.state.sweep(&self.table, List::ALL_CLIENTS, List::ALL_CLIENTS.next(), SLICE)
     }
 
+    /// Ends everything: still attached clients, then what lives with all clients, then with the
+    /// device; then proves that nothing is left.
+    pub fn destroy(&mut self) -> ShutdownReport {
+        let (table, state) = (&*self.table, &mut self.state);
+        state.collect_all(table);
+        let mut report = ShutdownReport::default();
+        for slot in ClientSlot::all() {
+            if state.clients[slot.index()] != 0 {
+                report.clients += 1;
+                log::warn!("nd{}: {slot} still attached", state.config.device);
+                while !state.sweep(table, List::of_client(slot), Some(List::DEVICE), SLICE) {}
+            }
+        }
+        while !state.sweep(table, List::ALL_CLIENTS, Some(List::DEVICE), SLICE) {}
+        while let Some(slot) = state.records.newest(List::DEVICE) {
+            if !state.release_reference(table, slot) {
+                report.leaked += 1;
+                state.promote(table, slot, None);
+            }
+        }
+        state.force_out(table, &mut report);
+        state.clients = Default::default();
+        state.live_clients = Default::default();
+        report.draining = state.counters.draining();
+        report
+    }
+}
+
+impl<S: HostSource> State<S> {
     /// Releases one reference of up to `count` chunks of `list`, newest first. Survivors move to
     /// the front of `next`; at the end of the ladder they are forced out. Answers whether the list
     /// is empty.
-    fn sweep(&mut self, list: List, next: Option<List>, count: u32) -> bool {
+    fn sweep(&mut self, table: &ChunkTable, list: List, next: Option<List>, count: u32) -> bool {
         for _ in 0..count {
             let Some(slot) = self.records.newest(list) else { return true };
-            if !self.release_reference(slot) {
-                self.promote(slot, next);
+            if !self.release_reference(table, slot) {
+                self.promote(table, slot, next);
             }
         }
         self.records.newest(list).is_none()
     }
 
-    fn promote(&mut self, slot: u32, next: Option<List>) {
-        let table = self.records.table.clone();
+    fn promote(&mut self, table: &ChunkTable, slot: u32, next: Option<List>) {
         let Some(record) = table.record(slot) else { return };
         let device = self.config.device;
         match next {
             Some(next) => {
                 log::debug!("nd{device}: lifespan of {} bytes extended", record.size());
                 let tag = crate::records::Tag::of(record);
-                self.records.unlink(record);
-                self.records.push(next, slot, record, tag);
+                self.records.unlink(table, record);
+                self.records.push(table, next, slot, record, tag.off_list());
             }
             None => {
-                let left = record.service.references.load(Relaxed);
+                let left = record.service.more_references.load(Relaxed) + 1;
                 log::warn!("nd{device}: {} bytes leaked with {left} references", record.size());
-                record.service.references.store(1, Relaxed);
-                self.release_reference(slot);
+                record.service.more_references.store(0, Relaxed);
+                self.release_reference(table, slot);
             }
         }
-    }
-
-    /// Ends everything: still attached clients, then what lives with all clients, then with the
-    /// device; then proves that nothing is left.
-    pub fn destroy(&mut self) -> ShutdownReport {
-        self.collect_all();
-        let mut report = ShutdownReport::default();
-        for slot in ClientSlot::all() {
-            if self.clients.get(slot.index()).is_some_and(Option::is_some) {
-                report.clients += 1;
-                log::warn!("nd{}: {slot} still attached", self.config.device);
-                while !self.sweep(List::of_client(slot), Some(List::DEVICE), SLICE) {}
-            }
-        }
-        while !self.sweep(List::ALL_CLIENTS, Some(List::DEVICE), SLICE) {}
-        while let Some(slot) = self.records.newest(List::DEVICE) {
-            if !self.release_reference(slot) {
-                report.leaked += 1;
-                self.promote(slot, None);
-            }
-        }
-        self.force_out(&mut report);
-        self.clients = Default::default();
-        report.draining = self.counters.draining();
-        report
     }
 
     /// Whatever is on a list now was left by a mistake: report it and release it.
-    fn force_out(&mut self, report: &mut ShutdownReport) {
+    fn force_out(&mut self, table: &ChunkTable, report: &mut ShutdownReport) {
         for list in List::all() {
             while let Some(slot) = self.records.newest(list) {
                 report.left += 1;
-                if let Some(record) = self.records.table.record(slot) {
+                if let Some(record) = table.record(slot) {
                     log::error!("nd{}: left behind: {:?}", self.config.device, record.facts());
-                    record.service.references.store(1, Relaxed);
+                    record.service.more_references.store(0, Relaxed);
                 }
-                self.release_reference(slot);
+                self.release_reference(table, slot);
             }
         }
     }

@@ -8,7 +8,7 @@
 
 use alloc::sync::Arc;
 use core::cell::Cell;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 use axon_platform::{DeviceAddr, DmaBuf};
 use embassy_sync::blocking_mutex::Mutex;
@@ -38,11 +38,76 @@ pub struct Collected {
     pub pins: u32,
 }
 
+/// Address, location, channel, region, core and lifespan in one word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place(u64);
+
+impl Place {
+    /// Packs numbers that the caller has checked: a page-aligned address, channel and region below
+    /// 4, core below 8.
+    #[inline(always)]
+    pub const fn new(
+        pa: u64,
+        location: Location,
+        channel: u32,
+        region: u32,
+        core: u32,
+        lifespan: Lifespan,
+    ) -> Place {
+        let host = matches!(location, Location::Host) as u32;
+        let low = host | channel << 1 | region << 3 | core << 5 | (lifespan as u32 - 1) << 8;
+        Place(pa | low as u64)
+    }
+}
+
+/// What the service stamps on a new chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stamp {
+    /// Where it lies.
+    pub place: Place,
+    /// Bytes.
+    pub size: u64,
+    /// Bytes that may be reached from the first one.
+    pub reach: u64,
+    /// Number of the owner; 0 for the driver.
+    pub owner: u32,
+    /// Published handle; 0 for none.
+    pub handle: u32,
+    /// What for.
+    pub category: u16,
+    /// A number of the service's own.
+    pub account: u16,
+}
+
+impl Stamp {
+    /// The stamp of an unpublished chunk with these facts.
+    pub fn of(facts: &ChunkFacts) -> Stamp {
+        let (channel, region) = (u32::from(facts.channel & 3), u32::from(facts.region & 3));
+        let core = facts.core.number();
+        Stamp {
+            place: Place::new(
+                facts.pa.0 & !0xfff,
+                facts.location,
+                channel,
+                region,
+                core,
+                facts.lifespan,
+            ),
+            size: facts.size,
+            reach: facts.reach,
+            owner: facts.owner.map_or(0, ClientId::number),
+            handle: 0,
+            category: facts.category.0.min(u32::from(u16::MAX)) as u16,
+            account: 0,
+        }
+    }
+}
+
 /// Fields that only the memory service reads and writes; their meaning is its own.
 #[derive(Default)]
 pub struct ServiceFields {
-    /// Counted references.
-    pub references: AtomicU32,
+    /// Counted references beyond the first; 0 in a record without a chunk.
+    pub more_references: AtomicU32,
     /// Link towards newer chunks of the same list.
     pub newer: AtomicU32,
     /// Link towards older chunks of the same list, or to the next free record.
@@ -69,7 +134,9 @@ pub struct ChunkRecord {
     reach_pages: AtomicU32,
     owner: AtomicU32,
     handle: AtomicU32,
-    category: AtomicU32,
+    category: AtomicU16,
+    /// A number of the service.
+    account: AtomicU16,
     /// Next slot of the release chain; written by whoever set `QUEUED`.
     pub(super) chain: AtomicU32,
     host: Mutex<CriticalSectionRawMutex, Cell<Option<Arc<DmaBuf>>>>,
@@ -87,11 +154,12 @@ impl ChunkRecord {
             reach_pages: AtomicU32::new(0),
             owner: AtomicU32::new(0),
             handle: AtomicU32::new(0),
-            category: AtomicU32::new(0),
+            category: AtomicU16::new(0),
+            account: AtomicU16::new(0),
             chain: AtomicU32::new(0),
             host: Mutex::new(Cell::new(None)),
             service: ServiceFields {
-                references: AtomicU32::new(0),
+                more_references: AtomicU32::new(0),
                 newer: AtomicU32::new(0),
                 older: AtomicU32::new(0),
                 tag: AtomicU32::new(0),
@@ -99,22 +167,35 @@ impl ChunkRecord {
         }
     }
 
-    /// Service: gives the record a chunk and answers its generation. The record must be dead and
+    /// The generation that the next [`Self::open`] gives.
+    #[inline]
+    pub fn next_generation(&self) -> u32 {
+        (self.state.load(Ordering::Relaxed) as u32).wrapping_add(1)
+    }
+
+    /// Service: gives the record a chunk of the next generation. The record must be dead and
     /// without pins.
-    pub fn open(&self, facts: &ChunkFacts, host: Option<Arc<DmaBuf>>) -> u32 {
-        self.place.store(pack(facts), Ordering::Relaxed);
-        self.size_pages.store((facts.size >> PAGE_SHIFT) as u32, Ordering::Relaxed);
-        self.reach_pages.store((facts.reach >> PAGE_SHIFT) as u32, Ordering::Relaxed);
-        self.owner.store(facts.owner.map_or(0, ClientId::number), Ordering::Relaxed);
-        self.handle.store(0, Ordering::Relaxed);
-        self.category.store(facts.category.0, Ordering::Relaxed);
-        if facts.location as u8 == Location::Host as u8 {
-            self.host.lock(|cell| cell.set(host));
-        }
-        (self.state.fetch_add(1, Ordering::Release) as u32).wrapping_add(1)
+    #[inline(always)]
+    pub fn open(&self, stamp: Stamp) {
+        debug_assert!(self.state.load(Ordering::Relaxed) & (PINS | 1) == 0, "still in use");
+        self.place.store(stamp.place.0, Ordering::Relaxed);
+        self.size_pages.store((stamp.size >> PAGE_SHIFT) as u32, Ordering::Relaxed);
+        self.reach_pages.store((stamp.reach >> PAGE_SHIFT) as u32, Ordering::Relaxed);
+        self.owner.store(stamp.owner, Ordering::Relaxed);
+        self.handle.store(stamp.handle, Ordering::Relaxed);
+        self.category.store(stamp.category, Ordering::Relaxed);
+        self.account.store(stamp.account, Ordering::Relaxed);
+        // An even generation plus one does not carry, and nobody else changes a dead record.
+        self.state.store(self.state.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+
+    /// Service: notes the CPU's view of the host memory of the next chunk.
+    pub fn set_host(&self, host: Arc<DmaBuf>) {
+        self.host.lock(|cell| cell.set(Some(host)));
     }
 
     /// Service: ends the chunk. No pin can be taken any more; answers how many are left.
+    #[inline]
     pub fn close(&self) -> u32 {
         let mut now = self.state.load(Ordering::Relaxed);
         loop {
@@ -204,7 +285,26 @@ impl ChunkRecord {
     /// What it is used for.
     #[inline]
     pub fn category(&self) -> Category {
-        Category(self.category.load(Ordering::Relaxed))
+        Category(self.category.load(Ordering::Relaxed).into())
+    }
+
+    /// The number that the service gave to [`Self::open`].
+    #[inline]
+    pub fn account(&self) -> u16 {
+        self.account.load(Ordering::Relaxed)
+    }
+
+    /// Number of the core it belongs to.
+    #[inline]
+    pub fn core(&self) -> u32 {
+        (self.place.load(Ordering::Relaxed) >> 5 & 7) as u32
+    }
+
+    /// Channel and region.
+    #[inline]
+    pub fn cell(&self) -> (u32, u32) {
+        let place = self.place.load(Ordering::Relaxed) as u32;
+        (place >> 1 & 3, place >> 3 & 3)
     }
 
     /// Whether it lies in host memory.
@@ -335,15 +435,6 @@ fn pins_of(state: u64) -> u32 {
     ((state & PINS) >> 32) as u32
 }
 
-fn pack(facts: &ChunkFacts) -> u64 {
-    (facts.pa.0 & !0xfff)
-        | u64::from(facts.location as u8 == Location::Host as u8)
-        | u64::from(facts.channel & 3) << 1
-        | u64::from(facts.region & 3) << 3
-        | u64::from(facts.core.number() & 7) << 5
-        | u64::from(facts.lifespan as u8 - 1) << 8
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -363,11 +454,18 @@ mod tests {
         }
     }
 
+    fn open(record: &ChunkRecord) -> u32 {
+        let generation = record.next_generation();
+        record.open(Stamp { handle: 5, account: 77, ..Stamp::of(&facts()) });
+        assert_eq!((record.generation(), record.handle(), record.account()), (generation, 5, 77));
+        generation
+    }
+
     #[test]
     fn a_record_is_one_cache_line_and_keeps_every_fact() {
         assert_eq!(size_of::<ChunkRecord>(), 64);
         let record = ChunkRecord::new();
-        let generation = record.open(&facts(), None);
+        let generation = open(&record);
         assert_eq!(record.facts(), facts());
         assert_eq!(record.facts_of(generation), Some(facts()));
         assert_eq!(record.facts_of(generation + 2), None);
@@ -376,7 +474,7 @@ mod tests {
     #[test]
     fn pins_outlive_the_chunk_and_tell_once() {
         let record = ChunkRecord::new();
-        let generation = record.open(&facts(), None);
+        let generation = open(&record);
         assert!(record.pin(generation));
         assert!(record.pin(generation));
         record.pin_held();
@@ -393,13 +491,13 @@ mod tests {
     #[test]
     fn dropped_references_count_until_collected() {
         let record = ChunkRecord::new();
-        let generation = record.open(&facts(), None);
+        let generation = open(&record);
         assert!(record.drop_reference(generation));
         assert!(!record.drop_reference(generation), "queued once");
         assert_eq!(record.collect(), Collected { dropped: 2, alive: true, pins: 0 });
         record.close();
         assert!(!record.drop_reference(generation), "the chunk is gone");
-        let next = record.open(&facts(), None);
+        let next = open(&record);
         assert!(!record.drop_reference(generation));
         assert!(record.drop_reference(next));
     }
@@ -407,7 +505,7 @@ mod tests {
     #[test]
     fn a_slot_still_in_the_chain_is_not_queued_twice() {
         let record = ChunkRecord::new();
-        let generation = record.open(&facts(), None);
+        let generation = open(&record);
         assert!(record.pin(generation));
         assert!(record.drop_reference(generation));
         record.close();
@@ -418,7 +516,7 @@ mod tests {
     #[test]
     fn a_full_pin_count_sticks() {
         let record = ChunkRecord::new();
-        let generation = record.open(&facts(), None);
+        let generation = open(&record);
         record.state.fetch_or(PINS - PIN, Ordering::Relaxed);
         assert!(record.pin(generation));
         assert!(record.pin(generation));

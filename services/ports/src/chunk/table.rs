@@ -15,7 +15,7 @@ use axon_platform::DmaBuf;
 use embassy_sync::waitqueue::AtomicWaker;
 use once_cell::race::OnceBox;
 
-use super::record::{ChunkRecord, Collected};
+use super::record::{ChunkRecord, Collected, Stamp};
 use super::{Chunk, ChunkFacts, ChunkHeader, Pin};
 
 /// Level-1 slots of the handle table.
@@ -187,6 +187,12 @@ impl ChunkTable {
         self.record(name.slot)?.facts_of(name.generation)
     }
 
+    /// Service: wraps a reference to device memory that it has counted.
+    #[inline]
+    pub fn device_reference(self: &Arc<Self>, name: ChunkName) -> Chunk {
+        Chunk(ChunkHeader { table: self.clone(), host: None, name })
+    }
+
     /// Service: wraps a reference that it has counted.
     pub fn reference(self: &Arc<Self>, name: ChunkName) -> Chunk {
         let host = self.record(name.slot).filter(|r| r.is_host()).and_then(ChunkRecord::host);
@@ -249,6 +255,12 @@ impl ChunkTable {
         Some((next, record.collect()))
     }
 
+    /// Wakes the service.
+    #[inline]
+    pub fn wake(&self) {
+        self.waker.wake();
+    }
+
     /// Service: who is woken when something enters an empty release chain.
     pub fn set_waker(&self, waker: &Waker) {
         self.waker.register(waker);
@@ -264,7 +276,11 @@ impl ChunkTable {
     ) -> Option<Chunk> {
         self.grow_records(slot).ok()?;
         let record = self.record(slot)?;
-        let generation = record.open(&facts, host.map(Arc::new));
+        let generation = record.next_generation();
+        if let Some(host) = host {
+            record.set_host(Arc::new(host));
+        }
+        record.open(Stamp::of(&facts));
         Some(self.reference(ChunkName { slot, generation }))
     }
 }

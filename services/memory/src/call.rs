@@ -1,0 +1,147 @@
+//! Requests under way, as futures. Nothing is sent before the first poll; dropping one gives back
+//! whatever its reply carries.
+
+use core::future::Future;
+use core::marker::PhantomData;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+
+use axon_ports::{AllocRequest, Chunk, MemoryError};
+
+use crate::mailbox::{Mailbox, SLOTS};
+use crate::messages::{FromReply, Reply, Request};
+
+/// Not sent yet; smaller numbers are slots.
+const NEW: u8 = SLOTS as u8;
+/// Resolved.
+const OVER: u8 = NEW + 1;
+
+/// An allocation under way.
+#[must_use = "nothing is sent before the first poll"]
+pub(crate) struct AllocCall<'a> {
+    mailbox: &'a Mailbox,
+    request: AllocRequest,
+    stage: u8,
+}
+
+impl<'a> AllocCall<'a> {
+    #[inline(always)]
+    pub(crate) fn new(mailbox: &'a Mailbox, request: AllocRequest) -> Self {
+        AllocCall { mailbox, request, stage: NEW }
+    }
+}
+
+impl Future for AllocCall<'_> {
+    type Output = Result<Chunk, MemoryError>;
+
+    #[inline(always)]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if this.stage == NEW {
+            return match this.mailbox.send(cx.waker(), |slot| slot.put_alloc(&this.request)) {
+                Ok(Some(number)) => {
+                    this.stage = number;
+                    Poll::Pending
+                }
+                Ok(None) => Poll::Pending,
+                Err(error) => {
+                    this.stage = OVER;
+                    Poll::Ready(Err(error))
+                }
+            };
+        }
+        if this.stage == OVER {
+            return Poll::Ready(Err(MemoryError::Gone));
+        }
+        let number = this.stage;
+        let chunk = this.mailbox.slot(number, |slot| slot.take_chunk());
+        if let Some(chunk) = chunk {
+            this.stage = OVER;
+            this.mailbox.give(number);
+            return Poll::Ready(Ok(chunk));
+        }
+        let reply = take(this.mailbox, &mut this.stage, cx);
+        reply.map(|reply| match reply {
+            Reply::Chunk(result) => result,
+            _ => Err(MemoryError::Gone),
+        })
+    }
+}
+
+impl Drop for AllocCall<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.stage < NEW {
+            self.mailbox.abandon(self.stage);
+        }
+    }
+}
+
+/// Any other request under way.
+#[must_use = "nothing is sent before the first poll"]
+pub(crate) struct Call<'a, T> {
+    mailbox: &'a Mailbox,
+    request: Request,
+    stage: u8,
+    kind: PhantomData<fn() -> T>,
+}
+
+impl<'a, T> Call<'a, T> {
+    #[inline]
+    pub(crate) fn new(mailbox: &'a Mailbox, request: Request) -> Self {
+        Call { mailbox, request, stage: NEW, kind: PhantomData }
+    }
+
+    fn start(&mut self, cx: &Context<'_>) -> Result<(), MemoryError> {
+        let request = &mut self.request;
+        let sent = self.mailbox.send(cx.waker(), |slot| {
+            slot.put_request(core::mem::replace(request, Request::Nothing));
+        });
+        match sent {
+            Ok(Some(number)) => self.stage = number,
+            Ok(None) => {}
+            Err(error) => {
+                self.stage = OVER;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<T: FromReply> Future for Call<'_, T> {
+    type Output = Result<T, MemoryError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        match this.stage {
+            NEW => match this.start(cx) {
+                Ok(()) => Poll::Pending,
+                Err(error) => Poll::Ready(Err(error)),
+            },
+            OVER => Poll::Ready(Err(MemoryError::Gone)),
+            _ => take(this.mailbox, &mut this.stage, cx).map(T::from_reply),
+        }
+    }
+}
+
+impl<T> Drop for Call<'_, T> {
+    fn drop(&mut self) {
+        if self.stage < NEW {
+            self.mailbox.abandon(self.stage);
+        }
+    }
+}
+
+#[inline(never)]
+fn take(mailbox: &Mailbox, stage: &mut u8, cx: &Context<'_>) -> Poll<Reply> {
+    let number = *stage;
+    match mailbox.slot(number, |slot| slot.take_reply(cx.waker())) {
+        Some(reply) => {
+            *stage = OVER;
+            mailbox.give(number);
+            Poll::Ready(reply)
+        }
+        None => Poll::Pending,
+    }
+}
