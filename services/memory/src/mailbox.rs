@@ -57,14 +57,16 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    const NEW: Slot = Slot {
-        content: Cell::new(Content::Nothing),
-        alloc: Cell::new(AllocRequest::driver_host(0)),
-        chunk: Cell::new(None),
-        request: Cell::new(Request::Nothing),
-        reply: Cell::new(Reply::Nothing),
-        waker: RefCell::new(None),
-    };
+    const fn new() -> Slot {
+        Slot {
+            content: Cell::new(Content::Nothing),
+            alloc: Cell::new(AllocRequest::driver_host(0)),
+            chunk: Cell::new(None),
+            request: Cell::new(Request::Nothing),
+            reply: Cell::new(Reply::Nothing),
+            waker: RefCell::new(None),
+        }
+    }
 
     /// Notes whom the reply wakes.
     #[inline(always)]
@@ -126,7 +128,7 @@ impl Mailbox {
             gone: AtomicBool::new(false),
             crowded: AtomicBool::new(false),
             channel: Channel::new(),
-            slots: [const { Mutex::new(Slot::NEW) }; SLOTS],
+            slots: [const { Mutex::new(Slot::new()) }; SLOTS],
             waiting: Mutex::new(RefCell::new(Vec::new())),
             table,
         }
