@@ -1,13 +1,14 @@
 //! The boots of `cargo xtask test`: command lines, and what must come of them.
 
+use std::fs;
 use std::io::Write;
 
-use axon_qemu::{Error, Outcome, Session};
+use axon_qemu::{Ending, Error, Outcome, Session};
 use clap::Parser;
 use serde_json::Value;
 
 use crate::options::MachineOptions;
-use crate::run;
+use crate::{run, sessions};
 
 /// One boot of a VM, or the same one several times.
 pub struct Boot {
@@ -76,6 +77,9 @@ pub const BOOTS: &[Boot] = &[
     },
 ];
 
+/// Whether all went as it must; else what did not.
+pub type Verdict = Result<(), String>;
+
 #[derive(Parser)]
 #[command(name = "run")]
 struct Run {
@@ -89,11 +93,7 @@ struct Run {
 ///
 /// # Errors
 /// Where the VM cannot be started.
-pub fn run(
-    boot: &Boot,
-    session: &mut Session,
-    screen: &mut dyn Write,
-) -> Result<Result<(), String>, Error> {
+pub fn run(boot: &Boot, session: &mut Session, screen: &mut dyn Write) -> Result<Verdict, Error> {
     let words = ["run"].into_iter().chain(boot.arguments.split_whitespace());
     let Run { app, options } = Run::parse_from(words);
     let mut outcomes = Vec::with_capacity(boot.times);
@@ -105,6 +105,29 @@ pub fn run(
         outcomes.push(outcome);
     }
     Ok((boot.check)(&outcomes))
+}
+
+/// Plays a console session and judges; the console goes to `screen`.
+///
+/// # Errors
+/// Where the VM cannot be started.
+pub fn play(
+    console: &sessions::Session,
+    session: &mut Session,
+    screen: &mut dyn Write,
+) -> Result<Verdict, Error> {
+    let script = session.scratch()?.join("session");
+    fs::write(&script, &console.script).map_err(|source| Error::File {
+        action: "write",
+        path: script.clone(),
+        source,
+    })?;
+    let words = ["run", "--app", run::CONSOLE].into_iter().map(String::from);
+    let words = words.chain(console.options.iter().cloned());
+    let mut options = Run::parse_from(words).options;
+    options.script = Some(script);
+    let outcome = run::boot(run::CONSOLE, &options, session, screen)?;
+    Ok(ensure(outcome.ending == Ending::Exited(0), || outcome.ending.to_string()))
 }
 
 /// The device is ready, every copy arrived, and the model saw nothing it does not know.

@@ -6,6 +6,7 @@ mod boots;
 mod build;
 mod options;
 mod run;
+mod sessions;
 mod size;
 mod test;
 mod workspace;

@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use axon_qemu::{Error, Session};
+use axon_qemu::Error;
 
-use crate::boots::{self, Boot};
-use crate::build;
+use crate::boots::{self, Verdict};
+use crate::{build, sessions};
 
 /// Property tests try so many cases with `--long`, instead of 256.
 const LONG_CASES: &str = "4096";
@@ -30,32 +30,49 @@ pub fn test(long: bool, only_boots: bool) -> Result<ExitCode, Error> {
         }
     }
 
-    let (mut passed, mut failed) = (0, Vec::new());
+    let mut tally = Tally::default();
     for boot in boots::BOOTS.iter().filter(|boot| long || !boot.long) {
-        match run_one(boot, &mut session)? {
-            true => passed += 1,
-            false => failed.push(boot.name),
-        }
+        tally.count(boot.name, |screen| boots::run(boot, &mut session, screen))?;
     }
-    for name in &failed {
+    for console in sessions::all()? {
+        let name = format!("console session {}", console.name);
+        tally.count(&name, |screen| boots::play(&console, &mut session, screen))?;
+    }
+    for name in &tally.failed {
         eprintln!("axon: failed: {name}");
     }
-    println!("boots: {passed} passed, {} failed", failed.len());
-    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    println!("boots: {} passed, {} failed", tally.passed, tally.failed.len());
+    Ok(if tally.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Boots once and says how it went; a failure shows the console.
-fn run_one(boot: &Boot, session: &mut Session) -> Result<bool, Error> {
-    let started = Instant::now();
-    let mut screen = Vec::new();
-    let verdict = boots::run(boot, session, &mut screen)?;
-    let took = started.elapsed().as_secs_f64();
-    match &verdict {
-        Ok(()) => println!("boot {} ... ok ({took:.1} s)", boot.name),
-        Err(sentence) => {
-            println!("boot {} ... FAILED ({took:.1} s): {sentence}", boot.name);
-            println!("---- console\n{}\n----", String::from_utf8_lossy(&screen));
+#[derive(Default)]
+struct Tally {
+    passed: usize,
+    failed: Vec<String>,
+}
+
+impl Tally {
+    /// Boots and says how it went; a failure shows the console.
+    fn count(
+        &mut self,
+        name: &str,
+        boot: impl FnOnce(&mut Vec<u8>) -> Result<Verdict, Error>,
+    ) -> Result<(), Error> {
+        let started = Instant::now();
+        let mut screen = Vec::new();
+        let verdict = boot(&mut screen)?;
+        let took = started.elapsed().as_secs_f64();
+        match verdict {
+            Ok(()) => {
+                println!("boot {name} ... ok ({took:.1} s)");
+                self.passed += 1;
+            }
+            Err(sentence) => {
+                println!("boot {name} ... FAILED ({took:.1} s): {sentence}");
+                println!("---- console\n{}\n----", String::from_utf8_lossy(&screen));
+                self.failed.push(name.to_string());
+            }
         }
+        Ok(())
     }
-    Ok(verdict.is_ok())
 }
