@@ -71,6 +71,16 @@ fn bringup_names_a_refused_function_and_fails() {
     assert!(machine.output().contains("\"ok\":false"));
 }
 
+#[test]
+fn bringup_sees_a_single_byte_that_did_not_arrive() {
+    for after in [0, 7, 100] {
+        let machine = machine(&format!("trn1 fault=short-write,after={after}"));
+        assert_eq!(run_bringup(&machine), 1, "after {after}");
+        assert!(machine.output().contains("\nWRONG nd0.nc"), "{}", machine.output());
+        assert!(machine.output().contains("\"verified\":false"));
+    }
+}
+
 fn run_bringup(machine: &Machine) -> u8 {
     let main = axon_bringup::main(axon::Context::start(machine.clone()));
     let code = machine.run(main).expect("it ends");

@@ -6,7 +6,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`plan`] | sizes, directions, offsets |
+//! | [`plan`] | sizes and offsets |
 //! | [`copies`] | the plan carried out on one core |
 //! | [`report`] | the JSON line |
 //! | [`table`] | what a person reads |

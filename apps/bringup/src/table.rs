@@ -3,8 +3,9 @@
 use alloc::format;
 use alloc::string::String;
 
-use crate::plan::Direction;
 use crate::report::{CopyRow, DeviceRow};
+
+const KINDS: [&str; 4] = ["h2d", "d2d", "d2h", "memset"];
 
 /// One line for each function.
 pub fn devices(rows: &[DeviceRow]) -> String {
@@ -28,14 +29,16 @@ pub fn devices(rows: &[DeviceRow]) -> String {
 
 /// One line for each core: copies as they have to be, of all copies, by direction.
 pub fn copies(rows: &[CopyRow]) -> String {
-    let mut text = String::from("core     h2d    d2d    d2h    bytes       doorbells  reads\n");
+    let mut text = String::from("core    ");
+    KINDS.iter().for_each(|kind| text += &format!("  {kind:<6}"));
+    text += "  bytes       doorbells  reads\n";
     for group in rows.chunk_by(|a, b| (a.device, a.core) == (b.device, b.core)) {
         let Some(CopyRow { device, core, .. }) = group.first() else { continue };
         text += &format!("nd{device}.nc{core}");
-        for direction in Direction::ALL {
-            let of_kind = || group.iter().filter(|row| row.kind == direction.name());
+        for kind in KINDS {
+            let of_kind = || group.iter().filter(|row| row.kind == kind);
             let right = of_kind().filter(|row| row.verified).count();
-            text += &format!("  {right:>2}/{:<2}", of_kind().count());
+            text += &format!("  {right:>2}/{:<3}", of_kind().count());
         }
         let sum = |count: fn(&CopyRow) -> u64| group.iter().map(count).sum::<u64>();
         text += &format!(
@@ -47,7 +50,7 @@ pub fn copies(rows: &[CopyRow]) -> String {
     }
     for row in rows.iter().filter(|row| !row.verified) {
         text += &format!(
-            "WRONG nd{}.nc{} {}: {} bytes did not arrive as they left, or others changed\n",
+            "WRONG nd{}.nc{} {}: {} bytes are not as they have to be, or bytes beside them\n",
             row.device, row.core, row.kind, row.bytes
         );
     }
@@ -75,7 +78,7 @@ mod tests {
     fn a_core_is_one_line_and_a_wrong_copy_another() {
         let text = copies(&[row("h2d", true), row("d2d", true), row("d2h", false)]);
         let lines: alloc::vec::Vec<_> = text.lines().collect();
-        assert_eq!(lines[1], "nd0.nc1   1/1    1/1    0/1   12288       6          0");
+        assert_eq!(lines[1], "nd0.nc1   1/1     1/1     0/1     0/0    12288       6          0");
         assert!(lines[2].starts_with("WRONG nd0.nc1 d2h: 4096 bytes"));
         assert_eq!(lines.len(), 3);
     }
