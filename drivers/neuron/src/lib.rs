@@ -28,6 +28,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod config;
+mod core_words;
 pub mod device;
 pub mod dma;
 mod error;
@@ -47,7 +48,7 @@ pub use device::{Counters, NeuronDevice, Window};
 pub use dma::{Copy, Dma, Fill, Target};
 pub use error::{CancelCause, Error, ResetStage};
 pub use hal::Hal;
-pub use info::{EccCounts, HbmErrors, PowerSample};
+pub use info::{EccCounts, HbmErrors, Health, Identity, PowerSample};
 pub use probe::{DeviceTable, Ladder, ProbeError, Probed, Published, probe};
 pub use reset::ResetTicket;
 pub use state::CoreState;

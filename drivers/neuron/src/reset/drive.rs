@@ -80,6 +80,9 @@ fn conclude<P: Platform>(shared: &Shared<P>, batch: Batch, result: Result<(), Er
     if let Err(error) = &result {
         log::error!("{}: reset of core map {:#x} failed: {error}", shared.index, map.0);
     }
+    if map.is_device() {
+        shared.states.set_failure(result.err());
+    }
     let gone = result == Err(Error::DeviceGone);
     let state = match (map.is_device(), &result) {
         (true, Ok(())) => DeviceState::Ready,
