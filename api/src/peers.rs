@@ -4,6 +4,7 @@ use core::future::Future;
 use core::time::Duration;
 
 use axon_clients::DevicePeers;
+use axon_clients::core_sync::CoreSync;
 use axon_memory::MemoryClient;
 use axon_neuron::NeuronDevice;
 use axon_platform::Platform;
@@ -15,6 +16,7 @@ pub(crate) struct Peers<P: Platform> {
     pub(crate) platform: P,
     pub(crate) neuron: NeuronDevice<P>,
     pub(crate) memory: MemoryClient,
+    pub(crate) sync: CoreSync,
 }
 
 impl<P: Platform> DevicePeers for Peers<P> {
@@ -40,6 +42,10 @@ impl<P: Platform> DevicePeers for Peers<P> {
 
     async fn drain(&self, client: ClientId) {
         self.neuron.dma().drain(client).await;
+    }
+
+    async fn release_cores(&self, client: ClientId) {
+        self.sync.client_gone(client).await;
     }
 
     async fn sweep(&self, client: ClientId, slot: ClientSlot) {

@@ -2,6 +2,7 @@
 
 mod bus;
 mod client;
+mod cores;
 mod data;
 mod machine;
 mod memory;
@@ -55,6 +56,12 @@ const COMMANDS: &[Usage] = &[
     usage("reset", "reset [nc=MAP]"),
     usage("reset", "reset wait R"),
     usage("reset", "state [DEV]"),
+    usage("cores", "nc init|done NC"),
+    usage("cores", "nc state [DEV] NC"),
+    usage("cores", "lock read|write NC [model=N]"),
+    usage("cores", "unlock read|write NC [model=N]"),
+    usage("cores", "reserve START COUNT [end=N]"),
+    usage("cores", "unreserve CLAIM"),
     usage("telemetry", "counters [DEV]"),
     usage("faults", "fault NAME[=VALUE][@DEV] [after=N]"),
     usage("faults", "fault clear"),
@@ -68,8 +75,8 @@ const COMMANDS: &[Usage] = &[
 
 /// Known by name, not part of this build.
 const MISSING: &[&str] = &[
-    "queue", "engine", "nc", "lock", "unlock", "reserve", "sem", "event", "nq", "post", "pod",
-    "metrics", "tree", "log", "trace", "poster",
+    "queue", "engine", "sem", "event", "nq", "post", "pod", "metrics", "tree", "log", "trace",
+    "poster",
 ];
 
 /// Carries out one command.
@@ -113,6 +120,11 @@ pub(crate) async fn run<P: Platform>(
         "wait" => data::wait(session, words).await,
         "reset" => reset::reset(session, words).await,
         "state" => reset::state(session, words),
+        "nc" => cores::nc(session, words).await,
+        "lock" => cores::lock(session, words).await,
+        "unlock" => cores::unlock(session, words).await,
+        "reserve" => cores::reserve(session, words).await,
+        "unreserve" => cores::unreserve(session, words),
         "counters" => machine::counters(session, words),
         "fault" => machine::fault(session, rest),
         "sleep" | "advance" => machine::sleep(session, words).await,
