@@ -2,7 +2,7 @@
 //! totals. Words are atomic one by one, so that anybody may read them without a message; each may
 //! be slightly old, none is torn. Only the service writes, except for the reset of a counter.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use axon_ports::{Category, ClientId, ClientSlot, Location};
 
@@ -125,7 +125,9 @@ pub struct ClientTotals {
 
 #[derive(Default)]
 struct PayerCell {
+    /// To whom the bytes belong; stays when the client goes, because some of its chunks may.
     id: AtomicU32,
+    attached: AtomicBool,
     bytes: [AtomicU64; 2],
 }
 
@@ -206,7 +208,8 @@ impl Counters {
     /// Totals of the client in `slot`; `None` where it is not that client.
     pub fn client(&self, client: ClientId, slot: ClientSlot) -> Option<ClientTotals> {
         let cell = &self.payers[Payer::of(slot).index()];
-        (cell.id.load(Relaxed) == client.number()).then(|| ClientTotals {
+        let here = cell.attached.load(Relaxed) && cell.id.load(Relaxed) == client.number();
+        here.then(|| ClientTotals {
             host: cell.bytes[HOST_MEM].load(Relaxed),
             device: cell.bytes[DEVICE_MEM].load(Relaxed),
         })
@@ -275,13 +278,20 @@ impl Counters {
         self.draining.store(self.draining.load(Relaxed).saturating_sub(bytes), Relaxed);
     }
 
-    /// Starts a client with fresh totals, or ends it (`None`).
-    pub(crate) fn set_client(&self, slot: ClientSlot, client: Option<ClientId>) {
+    /// Starts a client, with fresh totals unless it is the one that was in this slot before.
+    pub(crate) fn attach(&self, slot: ClientSlot, client: ClientId) {
         let cell = &self.payers[Payer::of(slot).index()];
-        for bytes in &cell.bytes {
-            bytes.store(0, Relaxed);
+        if cell.id.swap(client.number(), Relaxed) != client.number() {
+            for bytes in &cell.bytes {
+                bytes.store(0, Relaxed);
+            }
         }
-        cell.id.store(client.map_or(0, ClientId::number), Relaxed);
+        cell.attached.store(true, Relaxed);
+    }
+
+    /// Ends a client.
+    pub(crate) fn detach(&self, slot: ClientSlot) {
+        self.payers[Payer::of(slot).index()].attached.store(false, Relaxed);
     }
 
     /// Takes bytes off whoever paid for them, where that is still `owner`.

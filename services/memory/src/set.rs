@@ -188,6 +188,23 @@ impl<S: HostSource> MemorySet<S> {
         self.state.handles.next()
     }
 
+    /// Whether a scratchpad was ever released before a newer one.
+    #[cfg(test)]
+    pub(crate) fn was_out_of_order(&self) -> bool {
+        self.state.warned.scratchpad
+    }
+
+    /// From now on every allocation takes the general way.
+    #[cfg(test)]
+    pub(crate) fn forbid_hot_way(&mut self) {
+        self.state.hot_channels = 0;
+    }
+
+    /// Failures that are still to come.
+    pub fn faults(&self) -> Faults {
+        self.state.faults
+    }
+
     /// Arms failures to come.
     pub fn arm(&mut self, faults: Faults) {
         self.state.faults = faults;

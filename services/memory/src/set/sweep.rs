@@ -45,7 +45,7 @@ impl<S: HostSource> MemorySet<S> {
             _ => return Err(MemoryError::Busy { what: "the attach slot" }),
         }
         state.live_clients[slot.index()] = client.number();
-        state.counters.set_client(slot, Some(client));
+        state.counters.attach(slot, client);
         Ok(())
     }
 
@@ -73,7 +73,7 @@ impl<S: HostSource> MemorySet<S> {
             return false;
         }
         self.state.clients[sweep.slot.index()] = 0;
-        self.state.counters.set_client(sweep.slot, None);
+        self.state.counters.detach(sweep.slot);
         self.table.set_gate(1 << sweep.slot.number(), false);
         true
     }

@@ -338,7 +338,7 @@ impl ChunkRecord {
 
     /// All facts of the chunk of `generation`; `None` where the record has moved on.
     pub fn facts_of(&self, generation: u32) -> Option<ChunkFacts> {
-        if self.generation() != generation {
+        if generation & 1 == 0 || self.generation() != generation {
             return None;
         }
         let facts = self.facts();
@@ -360,13 +360,15 @@ impl ChunkRecord {
     #[inline]
     pub(super) fn pin(&self, generation: u32) -> bool {
         let unpinned = u64::from(generation);
-        self.exchange(unpinned, unpinned + PIN).is_ok() || self.pin_again(generation)
+        // An even generation never lives, whoever made it up.
+        generation & 1 != 0
+            && (self.exchange(unpinned, unpinned + PIN).is_ok() || self.pin_again(generation))
     }
 
     /// As [`Self::pin`], where somebody else holds a pin too.
     fn pin_again(&self, generation: u32) -> bool {
         let mut now = self.state.load(Ordering::Relaxed);
-        while now as u32 == generation && generation & 1 != 0 {
+        while now as u32 == generation {
             match self.exchange(now, add_pin(now)) {
                 Ok(()) => return true,
                 Err(seen) => now = seen,
@@ -482,6 +484,7 @@ mod tests {
         assert_eq!(record.close(), 3);
         assert!(!record.pin(generation), "no pin on a dead chunk");
         assert!(!record.pin(generation + 1), "an even generation never lives");
+        assert!(!ChunkRecord::new().pin(0), "nor does that of a fresh record");
         assert!(!record.unpin());
         assert!(!record.unpin());
         assert!(record.unpin(), "the last pin of a dead chunk tells the service");
