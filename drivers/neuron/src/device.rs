@@ -1,10 +1,12 @@
 //! The shared handle of one device: identity, state, registers, resets.
 
+use alloc::sync::Arc;
 use core::future::Future;
 use core::time::Duration;
 
 use axon_platform::{Bdf, MmioWindow, PciFunction, Platform};
 use axon_ports::reset::{DeviceState, Requester, ResetRequest};
+use axon_ports::telemetry::{DeviceRecords, EventKind};
 use axon_ports::{Chunk, ClientId, CoreId, DeviceIndex, RoutingId};
 
 use crate::dma::engine;
@@ -105,6 +107,12 @@ impl<P: Platform> NeuronDevice<P> {
         self.shared().rungs.slot.table()
     }
 
+    /// What everybody counts, notes and traces about the device.
+    #[inline]
+    pub fn records(&self) -> &Arc<DeviceRecords> {
+        &self.shared().records
+    }
+
     /// The DMA side.
     #[inline]
     pub fn dma(&self) -> &Dma<P> {
@@ -114,12 +122,6 @@ impl<P: Platform> NeuronDevice<P> {
     /// Current state.
     pub fn state(&self) -> DeviceState {
         self.shared().states.device()
-    }
-
-    /// Why the last reset of the whole device failed; `None` where it did not. After bring-up this
-    /// is the failure of rung D25.
-    pub fn failure(&self) -> Option<Error> {
-        self.shared().states.failure()
     }
 
     /// Resolves when the device is READY or INVALID; at once if it already is.
@@ -199,6 +201,12 @@ impl<P: Platform> NeuronDevice<P> {
         shared.hal.check_reset(request.map)?;
         shared.check_alive()?;
         let ticket = shared.resets.submit(request)?;
+        shared.records.counters.resets.requested(request.map);
+        let client = match request.requester {
+            Requester::Internal => None,
+            Requester::Client(client) => Some(client),
+        };
+        shared.note(client, EventKind::ResetRequested, request.map.0.into());
         if request.requester == Requester::Internal && request.map.is_device() {
             shared.states.set_device(DeviceState::Reset);
         }
@@ -227,7 +235,7 @@ impl<P: Platform> NeuronDevice<P> {
         let gone = shared.check_alive() == Err(Error::DeviceGone);
         shared.stop();
         if !gone {
-            for engine in shared.hal.present_engines() {
+            for engine in shared.hal.engines() {
                 engine::disable(&shared.registers, engine.unit);
             }
             shared.platform.sleep(ENGINES_OFF).await;

@@ -2,6 +2,7 @@
 //! [`crate::ProbeError`].
 
 use axon_platform::{BusAddr, DeviceAddr, Errno};
+use axon_ports::telemetry::counters::MailboxCommand;
 use axon_ports::{CoreId, EngineId, MemoryError, QueueId};
 use core::fmt;
 
@@ -130,6 +131,27 @@ pub enum Error {
         /// Time it was given; ms.
         waited_ms: u64,
     },
+    /// Firmware answered none of the attempts at a request.
+    MailboxTimeout {
+        /// What was asked.
+        command: MailboxCommand,
+        /// How often.
+        attempts: u32,
+    },
+    /// Firmware answered a request with an error.
+    MailboxRefused {
+        /// What was asked.
+        command: MailboxCommand,
+        /// Its code.
+        code: u8,
+    },
+    /// Firmware's answer is damaged or has a length that cannot be.
+    MailboxCorrupt {
+        /// What was asked.
+        command: MailboxCommand,
+    },
+    /// Firmware does not tell its version; nothing was written.
+    FirmwareUnknown,
     /// The function answers all-ones.
     DeviceGone,
     /// The device was removed.
@@ -174,12 +196,17 @@ impl Error {
             Error::Busy { .. } => Errno::EBUSY,
             Error::Memory(error) => error.errno(),
             Error::NoRecords => Errno::ENOMEM,
-            Error::DmaTimeout { .. } | Error::ResetTimeout { .. } => Errno::ETIMEDOUT,
+            Error::DmaTimeout { .. }
+            | Error::ResetTimeout { .. }
+            | Error::MailboxTimeout { .. } => Errno::ETIMEDOUT,
             Error::DmaAborted { .. }
             | Error::RingFaulted { .. }
             | Error::QuarantineFull { .. }
             | Error::CoreDown { .. }
             | Error::DeviceFailed
+            | Error::MailboxRefused { .. }
+            | Error::MailboxCorrupt { .. }
+            | Error::FirmwareUnknown
             | Error::DeviceGone => Errno::EIO,
             Error::Cancelled { .. } => Errno::ECANCELED,
             Error::Stale { .. } => Errno::ESTALE,
@@ -261,6 +288,18 @@ impl fmt::Display for Error {
                     write!(f, "firmware was not ready {waited_ms} ms after it accepted the reset")
                 }
             },
+            Error::MailboxTimeout { command, attempts } => {
+                write!(f, "firmware answered none of {attempts} requests to {}", command.name())
+            }
+            Error::MailboxRefused { command, code } => {
+                write!(f, "firmware refused {} with code {code}", command.name())
+            }
+            Error::MailboxCorrupt { command } => {
+                write!(f, "firmware's answer to {} is damaged", command.name())
+            }
+            Error::FirmwareUnknown => {
+                f.write_str("firmware does not tell its version; it may be in a reset")
+            }
             Error::DeviceGone => f.write_str("the device answers all-ones: it is gone"),
             Error::Removed => f.write_str("the device was removed"),
             Error::Unsupported { what } => write!(f, "{what} is not supported"),

@@ -19,6 +19,7 @@
 //! | [`device`] | the shared handle: state, identity, registers |
 //! | [`dma`] | engines, rings, copies, fills, the completion task |
 //! | [`reset`] | requests, the drive, the firmware handshake |
+//! | `fwio` | both firmware mailboxes |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -28,10 +29,10 @@ extern crate alloc;
 extern crate std;
 
 pub mod config;
-mod core_words;
 pub mod device;
 pub mod dma;
 mod error;
+mod fwio;
 pub mod hal;
 mod info;
 pub mod probe;
@@ -47,8 +48,9 @@ pub use config::DeviceConfig;
 pub use device::{Counters, NeuronDevice, Window};
 pub use dma::{Copy, Dma, Fill, Target};
 pub use error::{CancelCause, Error, ResetStage};
+pub use fwio::AvailableProfiles;
 pub use hal::Hal;
-pub use info::{EccCounts, HbmErrors, Health, Identity, PowerSample};
+pub use info::{EccCounts, HbmErrors, PowerSample};
 pub use probe::{DeviceTable, Ladder, ProbeError, Probed, Published, probe};
 pub use reset::ResetTicket;
 pub use state::CoreState;

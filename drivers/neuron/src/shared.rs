@@ -5,10 +5,13 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use axon_platform::{Bdf, MmioWindow, Platform};
 use axon_ports::reset::DeviceState;
-use axon_ports::{CoreId, DeviceIndex, RoutingId};
+use axon_ports::{ClientId, CoreId, DeviceIndex, RoutingId};
 use embassy_sync::waitqueue::AtomicWaker;
 
+use axon_ports::telemetry::{DeviceRecords, EventKind};
+
 use crate::dma::{FillSource, Outcome, Port, PortCell};
+use crate::fwio::Mailbox;
 use crate::probe::{BusMaster, Rungs};
 use crate::registers::misc_ram;
 use crate::reset::ResetQueue;
@@ -30,6 +33,8 @@ pub(crate) struct Shared<P: Platform> {
     pub registers: Window<P>,
     pub states: States,
     pub resets: Arc<ResetQueue>,
+    /// What everybody counts and notes about the device.
+    pub records: Arc<DeviceRecords>,
     /// The tasks have to end.
     stopped: AtomicBool,
     /// The function answers all-ones.
@@ -46,6 +51,7 @@ pub(crate) struct Shared<P: Platform> {
     default_ports: [u8; CoreId::COUNT],
     /// Switches bus mastering off before the memory below is freed.
     pub bus_master: BusMaster<P::Function>,
+    pub mailbox: Mailbox,
     pub ports: [PortCell; PORTS],
     pub fill: FillSource,
     pub rungs: Rungs<P>,
@@ -99,6 +105,7 @@ impl<P: Platform> Shared<P> {
         server_id: Option<u16>,
         bus_master: BusMaster<P::Function>,
         fill: FillSource,
+        records: Arc<DeviceRecords>,
         rungs: Rungs<P>,
     ) -> Self {
         Shared {
@@ -119,6 +126,8 @@ impl<P: Platform> Shared<P> {
             quarantine: AtomicU64::new(0),
             data_path_reads: AtomicU64::new(0),
             bus_master,
+            records,
+            mailbox: Mailbox::new(rungs.mailbox.clone()),
             ports: core::array::from_fn(|_| PortCell::new(Port::in_reset())),
             fill,
             rungs,
@@ -139,6 +148,11 @@ impl<P: Platform> Shared<P> {
         }
     }
 
+    /// Writes a record into the event ring.
+    pub fn note(&self, client: Option<ClientId>, kind: EventKind, data: u64) {
+        self.records.events.record(self.platform.now(), client, kind, data);
+    }
+
     /// Whether the tasks have to end.
     #[inline]
     pub fn is_stopped(&self) -> bool {
@@ -150,6 +164,7 @@ impl<P: Platform> Shared<P> {
         self.stopped.store(true, Ordering::Release);
         self.work.wake();
         self.resets.wake();
+        self.mailbox.call_all();
     }
 
     /// Fails where the device cannot be touched any more.
@@ -195,6 +210,7 @@ impl<P: Platform> Shared<P> {
 
     fn end_everything(&self, refusal: Error, outcome: Outcome) {
         self.states.set_device(DeviceState::Invalid);
+        self.mailbox.call_all();
         for (number, cell) in self.ports.iter().enumerate() {
             cell.with(|port| {
                 port.set_refused(Some(refusal));

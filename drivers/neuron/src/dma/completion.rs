@@ -14,9 +14,10 @@ use core::task::Poll;
 use core::time::Duration;
 
 use axon_platform::{Instant, Platform};
+use axon_ports::telemetry::TraceEvent;
 
 use super::fault::{Attention, Look};
-use super::ring::Phase;
+use super::ring::{Phase, RingName};
 use crate::Error;
 use crate::shared::{Shared, bits};
 use crate::wake::yield_now;
@@ -94,10 +95,23 @@ fn announce<P: Platform>(shared: &Shared<P>, number: usize) {
     if let Some(cell) = shared.ports.get(number) {
         cell.with(|port| {
             if let Some(ring) = port.ring() {
-                ring.ring_doorbells(&shared.registers);
+                let announced = ring.ring_doorbells(&shared.registers);
+                trace_start(shared, ring.name, announced);
             }
         });
     }
+}
+
+/// Descriptors were announced, as many on each side.
+#[inline(always)]
+pub(super) fn trace_start<P: Platform>(shared: &Shared<P>, name: RingName, announced: u32) {
+    let event = TraceEvent::DmaQueueCopyStart {
+        engine: name.engine.number().into(),
+        queue: name.queue.number().into(),
+        tx_count: announced.into(),
+        rx_count: announced.into(),
+    };
+    shared.records.trace.emit(event, || shared.platform.now());
 }
 
 /// What a look at the markers of one ring gave.
@@ -115,7 +129,16 @@ fn sweep<P: Platform>(shared: &Shared<P>, number: usize) -> Swept {
     let Some(cell) = shared.ports.get(number) else { return Swept::Idle { retired: false } };
     let (swept, fill_reads_over) = cell.with(|port| {
         let Some(ring) = port.ring() else { return (Swept::Idle { retired: false }, 0) };
-        let retired = ring.sweep() != 0;
+        let retired = ring.sweep();
+        if retired != 0 {
+            let event = TraceEvent::DmaAckCompleted {
+                engine: ring.name.engine.number().into(),
+                queue: ring.name.queue.number().into(),
+                count: retired.into(),
+            };
+            shared.records.trace.emit(event, || shared.platform.now());
+        }
+        let retired = retired != 0;
         let over = core::mem::take(&mut ring.fill_reads_over);
         let idle = ring.in_flight.len() == 0 && !matches!(ring.phase, Phase::Draining { .. });
         if retired {

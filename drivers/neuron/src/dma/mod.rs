@@ -35,12 +35,13 @@ mod slab;
 mod transfer;
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 
 use axon_platform::Platform;
-use axon_ports::{ClientId, CoreId};
+use axon_ports::{ChunkName, ClientId, CoreId};
 
 use crate::Counters;
 use crate::shared::Shared;
@@ -111,6 +112,30 @@ impl<P: Platform> Dma<P> {
             });
         }
         sum
+    }
+
+    /// Bytes of the chunks that batches in quarantine hold: host, device. Each chunk counts once;
+    /// without memory to tell them apart, as often as it is held.
+    pub fn quarantined_bytes(&self) -> [u64; 2] {
+        let mut seen: Vec<ChunkName> = Vec::new();
+        let mut bytes = [0; 2];
+        for cell in &self.0.ports {
+            cell.with(|port| {
+                let Some(ring) = port.ring().filter(|ring| ring.quarantined() > 0) else { return };
+                ring.each_quarantined_pin(|pin| {
+                    let name = pin.header().name();
+                    if seen.contains(&name) {
+                        return;
+                    }
+                    if seen.try_reserve(1).is_ok() {
+                        seen.push(name);
+                    }
+                    let [host, device] = &mut bytes;
+                    *if pin.host().is_some() { host } else { device } += pin.size();
+                });
+            });
+        }
+        bytes
     }
 
     /// Gives the batches of `client` that are in flight at most 1 s (specification 03 §15). What is

@@ -4,7 +4,7 @@
 //! A batch in quarantine keeps its pins and its marker pairs. It leaves by proof only: its late
 //! marker, a successful reset that covers its engine, or bus mastering off.
 
-use axon_ports::ClientId;
+use axon_ports::{ClientId, Pin};
 
 use super::memory::PAIRS;
 use super::ring::Ring;
@@ -33,6 +33,15 @@ impl Ring {
     /// Batches in quarantine.
     pub(crate) fn quarantined(&self) -> u16 {
         self.quarantined.len()
+    }
+
+    /// Hands the pins of every batch in quarantine to `each`.
+    pub(crate) fn each_quarantined_pin(&mut self, mut each: impl FnMut(&Pin)) {
+        let mut list = core::mem::replace(&mut self.quarantined, List::EMPTY);
+        while let Some(slot) = self.slab.pop(&mut list) {
+            self.slab[slot].pins.iter().flatten().for_each(&mut each);
+            self.slab.push(&mut self.quarantined, slot);
+        }
     }
 
     /// Lets go of what late markers have proven; answers how many batches that were.

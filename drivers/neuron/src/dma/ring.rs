@@ -4,6 +4,7 @@
 //! oldest marker has to be looked at. Everything here runs within one poll; nothing awaits.
 
 use axon_platform::{DeviceAddr, Instant, MmioWindow};
+use axon_ports::telemetry::TraceEvent;
 use axon_ports::{CoreId, EngineId, Pin, QueueId};
 use core::task::Waker;
 
@@ -155,6 +156,21 @@ impl Ring {
         self.looks = 0;
     }
 
+    /// The trace event of [`Ring::program`].
+    pub(crate) fn trace_init(&self) -> TraceEvent {
+        let (tx, rx) = (self.memory.tx_place(), self.memory.rx_place());
+        TraceEvent::DmaQueueInit {
+            engine: self.name.engine.number().into(),
+            queue: self.name.queue.number().into(),
+            port: 0,
+            tx_count: tx.length.into(),
+            rx_count: rx.length.into(),
+            tx_ring: tx.base.0,
+            rx_ring: rx.base.0,
+            completion_ring: 0,
+        }
+    }
+
     /// What has been counted.
     pub(crate) fn counters(&self) -> RingCounters {
         self.counters
@@ -244,17 +260,17 @@ impl Ring {
         self.cursor.advance();
     }
 
-    /// Announces everything staged: receive side first, one write a side. The caller has issued
-    /// the write barrier.
+    /// Announces everything staged: receive side first, one write a side; answers how many
+    /// descriptors a side. The caller has issued the write barrier.
     #[inline]
-    pub(crate) fn ring_doorbells<W: MmioWindow>(&mut self, registers: &W) {
+    pub(crate) fn ring_doorbells<W: MmioWindow>(&mut self, registers: &W) -> u32 {
         if self.staged == 0 || self.phase != Phase::Running {
-            return;
+            return 0;
         }
         registers.write32(self.queue.s2m_doorbell(), self.staged);
         registers.write32(self.queue.m2s_doorbell(), self.staged);
-        self.staged = 0;
         self.counters.doorbells += 2;
+        core::mem::take(&mut self.staged)
     }
 
     /// Retires every batch whose marker is there, oldest first; answers how many.

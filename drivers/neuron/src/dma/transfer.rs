@@ -6,7 +6,9 @@ use core::task::{Context, Poll, Waker};
 
 use axon_platform::{DeviceAddr, Platform};
 use axon_ports::Pin;
+use axon_ports::telemetry::TraceEvent;
 
+use super::completion::trace_start;
 use super::port::Admission;
 use super::ring::{MAX_BATCH_BYTES, Staging, data_descriptors};
 use super::slab::{BatchId, Span};
@@ -111,7 +113,8 @@ impl<P: Platform> Transfer<P> {
                 if let Some(cell) = self.shared.ports.get(usize::from(self.port)) {
                     cell.with(|port| {
                         if let Some(ring) = port.ring() {
-                            ring.ring_doorbells(&self.shared.registers);
+                            let announced = ring.ring_doorbells(&self.shared.registers);
+                            trace_start(&self.shared, ring.name, announced);
                         }
                     });
                 }
@@ -149,6 +152,14 @@ impl<P: Platform> Transfer<P> {
             Admission::Go => {
                 let Some(ring) = port.ring() else { return Ok(Tried::Waits) };
                 let staging = self.take_batch(bytes);
+                let event = TraceEvent::DmaMemcpy {
+                    core: ring.name.core.number().into(),
+                    source: staging.span.source.0,
+                    destination: staging.span.destination.0,
+                    size: bytes,
+                    pending: self.remaining,
+                };
+                shared.records.trace.emit(event, || shared.platform.now());
                 match ring.stage(staging, waker.cloned()) {
                     Some(batch) => self.stage = Stage::InFlight(batch),
                     None => return Err(Error::NoRecords),

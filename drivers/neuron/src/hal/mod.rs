@@ -11,8 +11,6 @@
 //! | `engines` | DMA engines: where they lie, whom they serve |
 //! | `routing` | routing id to device index and back |
 //! | `topology` | neighbours, logical core map |
-//! | `register_map` | the register window as the device sees it, and windows onto neighbours |
-//! | `notific` | notification blocks, their queues, whom a TopSP works for |
 //! | `timing` | how long a batch may take |
 //! | `reset_map` | what a per-core reset writes and covers |
 //! | `deny` | registers that clients may not write |
@@ -22,8 +20,6 @@ mod addresses;
 mod deny;
 mod engines;
 pub mod identity;
-mod notific;
-mod register_map;
 mod reset_map;
 mod routing;
 pub mod tables;
@@ -40,10 +36,7 @@ use crate::DeviceConfig;
 use identity::{Environment, Generation, PlatformType, Product};
 use tables::Tables;
 
-pub use addresses::SemaphoreView;
 pub use engines::Engine;
-pub use notific::{NOTIFICATION_SLOTS, notification_queue_id};
-pub use register_map::RegisterBlock;
 pub use reset_map::ResetMap;
 pub use timing::{BatchKind, Budget};
 pub use topology::{CorePlace, Neighbours};
@@ -146,9 +139,7 @@ impl Hal {
             return Err(HalError::BadCoreMap { cores, core_map });
         }
 
-        // assumed: a simulator without a memory window has the HBM of silicon.
-        let follows_bar4 =
-            environment == Environment::Qemu && tables.map.hbm_follows_bar4 && bar4_len != 0;
+        let follows_bar4 = environment == Environment::Qemu && tables.map.hbm_follows_bar4;
         let quarter = bar4_len / 4;
         let mut platform_type = PlatformType::from_name(tables.generation, platform_name);
         if config.force_userver && tables.generation == Generation::V3 {
@@ -248,11 +239,6 @@ impl Hal {
     /// Bytes of each HBM channel.
     pub const fn hbm_size(&self) -> u64 {
         self.hbm_size
-    }
-
-    /// Whether firmware takes metric posts.
-    pub fn posts_metrics(&self) -> bool {
-        self.environment == Environment::Silicon || !self.tables.posts_on_silicon_only
     }
 
     /// Whether power may be sampled.

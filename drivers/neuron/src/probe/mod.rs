@@ -25,6 +25,7 @@ use core::time::Duration;
 
 use axon_platform::{BarInfo, Bdf, Caching, DmaBuf, MapError, MmioWindow, PciFunction, Platform};
 use axon_ports::reset::{Requester, ResetRequest};
+use axon_ports::telemetry::DeviceRecords;
 use axon_ports::{
     AllocRequest, Chunk, CoreMap, DeviceIndex, MemoryError, MemoryGeometry, MemoryPort, Pin, Pools,
 };
@@ -77,6 +78,7 @@ pub struct Ladder<P: Platform> {
     index: DeviceIndex,
     identified: Identified,
     fill: FillSource,
+    records: Arc<DeviceRecords>,
     rungs: Rungs<P>,
 }
 
@@ -88,7 +90,7 @@ pub(crate) struct Rungs<P: Platform> {
     pub _dummy_ring: (Chunk, Pin),
     pub slot: Slot,
     /// Request and response buffer of the legacy mailbox.
-    pub _mailbox: [DmaBuf; 2],
+    pub mailbox: [DmaBuf; 2],
     pub memory_window: Option<Window<P>>,
     pub registers: Window<P>,
     _decode: Decode<P::Function>,
@@ -136,11 +138,13 @@ where
     let datastore = take_datastore(&mut pools, config)?;
     let dummy_ring = take_dummy_ring(&mut pools)?;
     let fill = take_fill_source(&mut pools, &hal)?;
+    let records = DeviceRecords::new(index, CoreMap(hal.core_map()))
+        .map_err(|_| ProbeError::NoRecords { rung: Rung(16) })?;
     let rungs = Rungs {
         datastore,
         _dummy_ring: dummy_ring,
         slot,
-        _mailbox: mailbox,
+        mailbox,
         memory_window,
         registers,
         _decode: decode,
@@ -153,6 +157,7 @@ where
         index,
         identified,
         fill,
+        records,
         rungs,
     };
     Ok(Probed { pools, ladder })
@@ -332,6 +337,7 @@ impl<P: Platform> Ladder<P> {
             self.identified.server_id,
             bus_master,
             self.fill,
+            self.records,
             self.rungs,
         ));
         shared.rungs.slot.set_visible(true);

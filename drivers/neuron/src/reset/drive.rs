@@ -7,6 +7,7 @@ use core::task::Poll;
 
 use axon_platform::Platform;
 use axon_ports::reset::DeviceState;
+use axon_ports::telemetry::EventKind;
 use axon_ports::{CoreId, CoreMap, MemoryPort};
 
 use super::queue::Batch;
@@ -63,11 +64,21 @@ async fn drive<P: Platform, M: MemoryPort>(
     rings::fence(shared, map).await;
     rings::close(shared, map).await;
     if !no_reset {
+        // No request to firmware may come between: its doorbell would start the reset.
+        let _turn = shared.mailbox.enter_for_reset(shared).await;
+        let started = shared.platform.now();
         handshake::initiate(shared, map).await?;
+        let took = shared.platform.now().since(started);
+        shared.records.counters.resets.finished(map, took);
         handshake::complete(shared).await?;
         rings::release(shared, map);
     }
     rings::initialise(shared, memory, map).await
+}
+
+/// 0, or the error number.
+fn number_of(result: &Result<(), Error>) -> u64 {
+    result.as_ref().err().map_or(0, |error| error.errno().number().into())
 }
 
 /// Stage 8: states, rings, results.
@@ -80,8 +91,9 @@ fn conclude<P: Platform>(shared: &Shared<P>, batch: Batch, result: Result<(), Er
     if let Err(error) = &result {
         log::error!("{}: reset of core map {:#x} failed: {error}", shared.index, map.0);
     }
-    if map.is_device() {
-        shared.states.set_failure(result.err());
+    shared.note(None, EventKind::ResetFinished, number_of(&result));
+    if result.is_err() {
+        shared.records.counters.resets.failed(map);
     }
     let gone = result == Err(Error::DeviceGone);
     let state = match (map.is_device(), &result) {

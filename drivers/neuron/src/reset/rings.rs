@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 
 use axon_platform::Platform;
+use axon_ports::telemetry::TraceEvent;
 use axon_ports::{CoreId, CoreMap, MemoryPort};
 
 use super::drive::cores_of;
@@ -143,6 +144,8 @@ pub(super) async fn initialise<P: Platform, M: MemoryPort>(
 
 fn initialise_engine<P: Platform>(shared: &Shared<P>, engine: &Engine) {
     engine::initialise(&shared.registers, engine, &shared.hal.tables().engine);
+    let event = TraceEvent::DmaEngineInit { engine: engine.id.number().into() };
+    shared.records.trace.emit(event, || shared.platform.now());
 }
 
 /// Makes the ring of a port at its first initialisation; later ones keep its memory, so that no
@@ -174,6 +177,7 @@ fn program<P: Platform>(shared: &Shared<P>, core: CoreId) {
             return;
         }
         ring.program(&shared.registers);
+        shared.records.trace.emit(ring.trace_init(), || shared.platform.now());
         ring.replay();
         if ring.quarantined() > 0 {
             shared.quarantine.fetch_or(1 << number, Ordering::AcqRel);

@@ -182,6 +182,8 @@ impl MailboxCommand {
 pub struct MailboxCells {
     requests: [Counter; 5],
     timeouts: [Counter; 5],
+    /// Answers without a check sum of their own.
+    pub unverified: Counter,
     /// Answers with an error code, each attempt counted (specification 07 §3.4).
     pub errors: Counter,
 }
@@ -191,6 +193,7 @@ impl MailboxCells {
         MailboxCells {
             requests: [const { Counter::new() }; 5],
             timeouts: [const { Counter::new() }; 5],
+            unverified: Counter::new(),
             errors: Counter::new(),
         }
     }
@@ -200,7 +203,7 @@ impl MailboxCells {
         &self.requests[command.index()]
     }
 
-    /// Attempts of a command that were not answered in time.
+    /// Requests of a command of which no attempt was answered in time.
     pub fn timeouts(&self, command: MailboxCommand) -> &Counter {
         &self.timeouts[command.index()]
     }
