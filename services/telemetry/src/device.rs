@@ -1,7 +1,6 @@
 //! What telemetry has to know of its device, and what it reads from it: the seams to the driver,
 //! the memory service and the mailbox.
 
-use alloc::vec::Vec;
 use core::fmt;
 use core::future::Future;
 
@@ -10,7 +9,7 @@ use axon_ports::reset::DeviceState;
 use axon_ports::telemetry::cell::GaugeReading;
 use axon_ports::{ClientId, CoreId, CoreMap, DeviceIndex, Location};
 
-use crate::{MemoryCounter, PeLayout};
+use crate::{Error, MemoryCounter, PeLayout};
 
 /// Presentation strings of a product (specification 01 §1.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,7 +25,7 @@ pub struct DeviceNames {
 }
 
 /// What never changes about a device.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct DeviceFacts {
     /// Which device.
     pub device: DeviceIndex,
@@ -48,8 +47,6 @@ pub struct DeviceFacts {
     pub takes_posts: bool,
     /// Where the activity counters of the PE array are.
     pub pe: PeLayout,
-    /// Devices next to this one, in the order of its links.
-    pub neighbours: Vec<DeviceIndex>,
 }
 
 impl DeviceFacts {
@@ -113,7 +110,13 @@ pub trait DeviceSensors: Send + Sync + 'static {
     fn memory(&self, counter: MemoryCounter, core: CoreId) -> GaugeReading;
 
     /// Makes the peak of a memory gauge its level now.
-    fn rebase_memory_peak(&self, counter: MemoryCounter, core: CoreId);
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the memory service cannot do that.
+    fn rebase_memory_peak(&self, counter: MemoryCounter, core: CoreId) -> Result<(), Error> {
+        let _ = (counter, core);
+        Err(Error::Unsupported { what: "a new peak" })
+    }
 
     /// Bytes freed but still pinned.
     fn draining_bytes(&self, location: Location) -> u64;
@@ -123,6 +126,9 @@ pub trait DeviceSensors: Send + Sync + 'static {
 
     /// Attached clients with what they hold.
     fn clients(&self, each: &mut dyn FnMut(ClientMemory));
+
+    /// Devices next to this one, in the order of its links.
+    fn neighbours(&self, each: &mut dyn FnMut(DeviceIndex));
 
     /// Current performance profile.
     fn performance_profile(&self) -> u32 {
@@ -167,8 +173,7 @@ impl PostError {
     pub const fn errno(&self) -> Errno {
         match self {
             PostError::TimedOut { .. } => Errno::ETIMEDOUT,
-            PostError::Refused { .. } | PostError::Gone => Errno::EIO,
-            PostError::Corrupt => Errno::EBADMSG,
+            PostError::Refused { .. } | PostError::Corrupt | PostError::Gone => Errno::EIO,
             PostError::Unsupported => Errno::EOPNOTSUPP,
         }
     }

@@ -58,6 +58,11 @@ pub enum Error {
         /// Usable ones.
         usable: usize,
     },
+    /// Not part of this build.
+    Unsupported {
+        /// What.
+        what: &'static str,
+    },
     /// Posting is switched off by configuration.
     PostingOff,
     /// The poster task has ended.
@@ -77,7 +82,7 @@ impl Error {
             Error::TooBig { .. } => Errno::E2BIG,
             Error::TooSmall { .. } => Errno::EAGAIN,
             Error::ReadOnly => Errno::EPERM,
-            Error::PostingOff => Errno::EOPNOTSUPP,
+            Error::PostingOff | Error::Unsupported { .. } => Errno::EOPNOTSUPP,
             Error::Stopped => Errno::ENODEV,
             Error::Post(error) => error.errno(),
         }
@@ -104,6 +109,7 @@ impl fmt::Display for Error {
             Error::BadSlabs { usable } => {
                 write!(f, "16 host slabs of 262144 bytes are needed, {usable} are usable")
             }
+            Error::Unsupported { what } => write!(f, "{what} is not supported"),
             Error::PostingOff => f.write_str("posting to firmware is off on this device"),
             Error::Stopped => f.write_str("the poster task has ended"),
             Error::Post(error) => error.fmt(f),

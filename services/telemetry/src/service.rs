@@ -259,8 +259,11 @@ impl<P: Platform, D: DeviceSensors + MetricSink> Telemetry<P, D> {
     }
 
     /// Makes the peak of a memory gauge its level now. No other value can be set.
-    pub fn rebase_peak(&self, counter: MemoryCounter, core: CoreId) {
-        self.0.device.rebase_memory_peak(counter, core);
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the memory service cannot do that.
+    pub fn rebase_peak(&self, counter: MemoryCounter, core: CoreId) -> Result<(), Error> {
+        self.0.device.rebase_memory_peak(counter, core)
     }
 
     /// Switches periodic posting on or off; sampling goes on.

@@ -8,7 +8,7 @@ use axon_ports::reset::DeviceState;
 use axon_ports::telemetry::cell::GaugeReading;
 use axon_ports::telemetry::counters::{MailboxCommand, RESET_BUCKETS_MS, ResetTimes};
 use axon_ports::telemetry::{Counter, EventKind, TraceKind};
-use axon_ports::{ClientId, CoreId, Location};
+use axon_ports::{ClientId, CoreId, DeviceIndex, Location};
 
 use crate::poster::PosterStatus;
 use crate::posting::components;
@@ -105,6 +105,8 @@ pub struct Snapshot {
     pub state: DeviceState,
     /// Cores that are there.
     pub cores: Vec<CoreSnapshot>,
+    /// Devices next to this one, in the order of its links.
+    pub neighbours: Vec<DeviceIndex>,
     /// Attached clients.
     pub clients: Vec<ClientMemory>,
     /// Clients with a slab.
@@ -160,6 +162,8 @@ impl Snapshot {
         let counters = &records.counters;
         let mut clients = List::with_room(axon_ports::ClientSlot::COUNT)?;
         device.clients(&mut |client| clients.push(client));
+        let mut neighbours = List::with_room(4)?;
+        device.neighbours(&mut |neighbour| neighbours.push(neighbour));
         let mut queues = List::with_room(0)?;
         device.queues(&mut |queue| {
             queues.push(QueueSnapshot {
@@ -173,11 +177,12 @@ impl Snapshot {
         let at = shared.platform.now();
         let turn = shared.turn(|state| Turn::take(shared, state))?;
         Ok(Snapshot {
-            facts: shared.facts.clone(),
+            facts: shared.facts,
             driver_version: shared.constants.driver_version.clone(),
             at,
             state: device.state(),
             cores: turn.cores.done()?,
+            neighbours: neighbours.done()?,
             clients: clients.done()?,
             slab_owners: turn.owners.done()?,
             versions: turn.versions.done()?,

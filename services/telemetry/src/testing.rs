@@ -18,7 +18,7 @@ use crate::datastore::{SLAB_BYTES, SLABS, Slab};
 use crate::device::{DeviceNames, PodModes, QueueUse};
 use crate::sensors::misc;
 use crate::{
-    ClientMemory, DeviceFacts, DeviceSensors, MemoryCounter, MetricSink, PeLayout, PostError,
+    ClientMemory, DeviceFacts, DeviceSensors, Error, MemoryCounter, MetricSink, PeLayout, PostError,
 };
 
 pub(crate) const V2_PE: PeLayout = PeLayout {
@@ -64,7 +64,6 @@ pub(crate) fn facts_v2() -> DeviceFacts {
         samples_power: true,
         takes_posts: true,
         pe: V2_PE,
-        neighbours: [1, 4, 3, 12].map(|n| DeviceIndex::new(n).unwrap()).to_vec(),
     }
 }
 
@@ -141,6 +140,7 @@ pub(crate) struct Inside {
     pub(crate) posts: Vec<Vec<u8>>,
     pub(crate) clients: Vec<ClientMemory>,
     pub(crate) pod: Option<PodModes>,
+    pub(crate) neighbours: Vec<u32>,
 }
 
 #[derive(Clone)]
@@ -172,6 +172,7 @@ impl FakeDevice {
             posts: Vec::new(),
             clients: Vec::new(),
             pod: None,
+            neighbours: alloc::vec![1, 4, 3, 12],
         };
         FakeDevice {
             records: DeviceRecords::new(facts.device, facts.cores).unwrap(),
@@ -240,8 +241,9 @@ impl DeviceSensors for FakeDevice {
         self.gauge(counter, core).read()
     }
 
-    fn rebase_memory_peak(&self, counter: MemoryCounter, core: CoreId) {
+    fn rebase_memory_peak(&self, counter: MemoryCounter, core: CoreId) -> Result<(), Error> {
         self.gauge(counter, core).rebase_peak();
+        Ok(())
     }
 
     fn draining_bytes(&self, location: Location) -> u64 {
@@ -255,6 +257,11 @@ impl DeviceSensors for FakeDevice {
     fn clients(&self, each: &mut dyn FnMut(ClientMemory)) {
         let clients = self.inside().clients.clone();
         clients.into_iter().for_each(each);
+    }
+
+    fn neighbours(&self, each: &mut dyn FnMut(DeviceIndex)) {
+        let neighbours = self.inside().neighbours.clone();
+        neighbours.into_iter().filter_map(DeviceIndex::new).for_each(each);
     }
 
     fn pod(&self) -> Option<PodModes> {

@@ -184,7 +184,7 @@ struct Neighbours<'a>(&'a Snapshot);
 
 impl Display for Neighbours<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, neighbour) in self.0.facts.neighbours.iter().enumerate() {
+        for (at, neighbour) in self.0.neighbours.iter().enumerate() {
             write!(f, "{}{}", if at == 0 { "" } else { ", " }, neighbour.number())?;
         }
         f.write_char('\n')
