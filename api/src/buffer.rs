@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use core::ops::{Bound, Deref, RangeBounds};
 
 use axon_platform::{DeviceAddr, DmaBuf, Platform};
+use axon_ports::telemetry::TraceEvent;
 use axon_ports::{Chunk, ChunkFacts, Location, Pin};
 
 use crate::bounce::Bounce;
@@ -193,6 +194,12 @@ impl<'a, P: Platform> View<'a, P> {
     pub async fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
         self.check_writable()?;
         let span = self.span_at(offset, data.len() as u64)?;
+        self.client.device.trace(TraceEvent::MemCopyIn {
+            chunk: self.pin.pa().0,
+            buffer: data.as_ptr().addr() as u64,
+            offset,
+            size: data.len() as u64,
+        });
         match self.pin.host() {
             Some(memory) => Ok(memory.write(offset, data)?),
             None => Bounce::new(self.client).write(span, data).await,
@@ -205,6 +212,12 @@ impl<'a, P: Platform> View<'a, P> {
     /// As there.
     pub async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
         let span = self.span_at(offset, into.len() as u64)?;
+        self.client.device.trace(TraceEvent::MemCopyOut {
+            chunk: self.pin.pa().0,
+            buffer: into.as_ptr().addr() as u64,
+            offset,
+            size: into.len() as u64,
+        });
         match self.pin.host() {
             Some(memory) => Ok(memory.read(offset, into)?),
             None => Bounce::new(self.client).read(span, into).await,

@@ -3,11 +3,11 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use axon_clients::reservation::Presence;
 use axon_clients::{Access, Attachment, InfoHandle};
 use axon_memory::ChunkInfo;
 use axon_platform::{DeviceAddr, Platform};
 use axon_ports::reset::{Requester, ResetRequest};
+use axon_ports::telemetry::{TraceEvent, TraceKind};
 use axon_ports::{AllocRequest, Category, ClientId, CoreId, CoreMap, HbmIndex, Lifespan, Location};
 
 use crate::bounce::Pool;
@@ -29,8 +29,6 @@ pub(crate) struct Shared<P: Platform> {
 struct Inner<P: Platform> {
     attachment: Attachment<Peers<P>>,
     shared: Keeper<P>,
-    /// Claimed cores are free at the latest when it goes.
-    presence: Presence,
 }
 
 /// Gives the bounce chunks back when the client ends, whatever buffers are left.
@@ -93,14 +91,10 @@ impl HostAlloc {
 }
 
 impl<P: Platform> Client<P> {
-    pub(crate) fn new(
-        device: Device<P>,
-        attachment: Attachment<Peers<P>>,
-        presence: Presence,
-    ) -> Self {
+    pub(crate) fn new(device: Device<P>, attachment: Attachment<Peers<P>>) -> Self {
         let access = attachment.access().clone();
         let shared = Arc::new(Shared { device, access, bounce: Pool::new() });
-        Client(Arc::new(Inner { attachment, shared: Keeper(shared), presence }))
+        Client(Arc::new(Inner { attachment, shared: Keeper(shared) }))
     }
 
     /// Who this is.
@@ -113,7 +107,7 @@ impl<P: Platform> Client<P> {
         &self.shared().device
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared<P>> {
+    fn shared(&self) -> &Arc<Shared<P>> {
         &self.0.shared.0
     }
 
@@ -163,6 +157,14 @@ impl<P: Platform> Client<P> {
         let client = Some((self.id(), self.access().slot()));
         let request = AllocRequest { client, publish: true, ..request };
         let chunk = self.device().memory().alloc(request).await?;
+        self.device().trace(TraceEvent::MemAlloc {
+            core: request.core.into(),
+            location: request.location as u64,
+            address: chunk.facts().pa.0,
+            size: request.size,
+            channel: request.channel.into(),
+            region: request.region.into(),
+        });
         Ok(Buffer::new(self.shared().clone(), chunk))
     }
 
@@ -194,7 +196,22 @@ impl<P: Platform> Client<P> {
     /// [`Error::BadHandle`], [`Error::WrongOwner`].
     pub async fn free(&self, handle: u64) -> Result<(), Error> {
         self.access().check()?;
+        if self.device().traces(TraceKind::MemFree) {
+            self.trace_free(handle);
+        }
         Ok(self.device().memory().free(Some(self.id()), handle).await?)
+    }
+
+    #[cold]
+    fn trace_free(&self, handle: u64) {
+        if let Ok(facts) = self.device().memory().facts(handle) {
+            self.device().trace(TraceEvent::MemFree {
+                core: facts.core.number().into(),
+                location: facts.location as u64,
+                address: facts.pa.0,
+                size: facts.size,
+            });
+        }
     }
 
     /// Takes one more reference.
@@ -235,7 +252,7 @@ impl<P: Platform> Client<P> {
     pub fn reset(&self, map: CoreMap) -> Result<axon_neuron::reset::ResetTicket, Error> {
         self.access().check()?;
         let requester = Requester::Client(self.id());
-        self.device().submit_reset(ResetRequest { map, requester })
+        Ok(self.device().neuron().reset(ResetRequest { map, requester })?)
     }
 
     /// Bytes of the client's memory that hardware may reach now.
@@ -246,8 +263,8 @@ impl<P: Platform> Client<P> {
     /// Ends the client and waits until everything it owned is cleaned up. Dropping the future does
     /// not stop the clean-up; with other clones around nothing ends.
     pub async fn close(self) {
-        if let Some(Inner { attachment, shared, presence }) = Arc::into_inner(self.0) {
-            drop((shared, presence));
+        if let Some(Inner { attachment, shared }) = Arc::into_inner(self.0) {
+            drop(shared);
             attachment.close().await;
         }
     }
@@ -257,12 +274,11 @@ impl<P: Platform> Client<P> {
 pub struct InfoClient<P: Platform> {
     device: Device<P>,
     handle: InfoHandle,
-    _presence: Presence,
 }
 
 impl<P: Platform> InfoClient<P> {
-    pub(crate) fn new(device: Device<P>, handle: InfoHandle, presence: Presence) -> Self {
-        InfoClient { device, handle, _presence: presence }
+    pub(crate) fn new(device: Device<P>, handle: InfoHandle) -> Self {
+        InfoClient { device, handle }
     }
 
     /// Who this is.

@@ -6,8 +6,6 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
-use axon_clients::core_sync::{CoreSync, Cores};
-use axon_clients::gates::Lane;
 use axon_clients::{ClientInfo, Clients};
 use axon_memory::{ChunkLine, MemoryClient, MemoryService, Usage};
 use axon_neuron::hal::Hal;
@@ -15,19 +13,22 @@ use axon_neuron::reset::ResetTicket;
 use axon_neuron::{Counters, NeuronDevice, Probed, Published, probe};
 use axon_platform::{Bdf, Errno, PciFunction, Platform};
 use axon_ports::reset::{DeviceState, Requester, ResetRequest};
+use axon_ports::telemetry::{EventKind, TraceEvent, TraceKind};
 use axon_ports::{ClientId, ClientSlot, CoreMap, DeviceIndex, RoutingId};
+use axon_telemetry::Telemetry;
 
 use crate::driver::Inner as DriverInner;
 use crate::memory::{self, MemoryTotals};
 use crate::peers::Peers;
-use crate::{Client, Driver, Error, InfoClient};
+use crate::telemetry::{self, Attached, DeviceTelemetry};
+use crate::{Client, Error, InfoClient};
 
 struct Shared<P: Platform> {
     driver: Arc<DriverInner<P>>,
     neuron: NeuronDevice<P>,
     memory: MemoryClient,
     clients: Clients<Peers<P>>,
-    sync: CoreSync,
+    telemetry: Option<DeviceTelemetry<P>>,
     /// Position in [`Platform::functions`].
     position: usize,
     device_id: u16,
@@ -53,33 +54,38 @@ impl<P: Platform> Device<P> {
     ) -> Result<Self, Error> {
         let platform = &driver.platform;
         let Probed { pools, ladder } =
-            probe(platform, function, &driver.config, &driver.table, |geometry| {
+            probe(platform, function, &driver.config.device, &driver.table, |geometry| {
                 memory::make_pools(platform, driver.reserve_bytes, geometry)
             })
             .await?;
         let (memory, service) = MemoryService::new(pools);
         let Published { device: neuron, completion, reset } = ladder.publish(memory.clone())?;
-        let hal = neuron.hal();
-        let cores = Cores { count: hal.cores().into(), map: CoreMap(hal.core_map()) };
-        let (sync, core_sync) = CoreSync::new(cores, platform.clone());
+        let attached = Arc::new(Attached::default());
+        let telemetry = match &driver.config.telemetry {
+            Some(config) => telemetry::make(platform, config, &neuron, &memory, &attached)?,
+            None => None,
+        };
         let peers = Peers {
             platform: platform.clone(),
             neuron: neuron.clone(),
             memory: memory.clone(),
-            sync: sync.clone(),
+            telemetry: telemetry.clone(),
+            attached,
         };
         let (clients, control) = Clients::new(peers);
         platform.spawn("memory", service.run())?;
         platform.spawn("completion", completion)?;
         platform.spawn("reset", reset)?;
-        platform.spawn("core sync", core_sync.run())?;
         platform.spawn("control", control.run())?;
+        if let Some(poster) = telemetry.as_ref().and_then(Telemetry::poster) {
+            platform.spawn("poster", poster.run())?;
+        }
         Ok(Device(Arc::new(Shared {
             driver: driver.clone(),
             neuron,
             memory,
             clients,
-            sync,
+            telemetry,
             position,
             device_id: (function.config_read32(0) >> 16) as u16,
             bringup_ns: AtomicU64::new(0),
@@ -155,23 +161,12 @@ impl<P: Platform> Device<P> {
         &self.0.neuron
     }
 
+    pub(crate) fn telemetry_or_none(&self) -> Option<&DeviceTelemetry<P>> {
+        self.0.telemetry.as_ref()
+    }
+
     pub(crate) fn memory(&self) -> &MemoryClient {
         &self.0.memory
-    }
-
-    pub(crate) fn sync(&self) -> &CoreSync {
-        &self.0.sync
-    }
-
-    pub(crate) fn driver(&self) -> Driver<P> {
-        Driver::from_inner(self.0.driver.clone())
-    }
-
-    /// Queues a reset; whoever relied on the cores' init states is told (specification 05 §11.2).
-    pub(crate) fn submit_reset(&self, request: ResetRequest) -> Result<ResetTicket, Error> {
-        let ticket = self.0.neuron.reset(request)?;
-        self.0.sync.core_reset(request.map);
-        Ok(ticket)
     }
 
     /// Attaches a new client. Waits while the device is in RESET.
@@ -189,8 +184,7 @@ impl<P: Platform> Device<P> {
     /// As [`Device::open`].
     pub async fn open_as(&self, client: ClientId) -> Result<Client<P>, Error> {
         let attachment = self.0.clients.open(client).await?;
-        let presence = self.0.driver.reservations.enter(client, Lane::Normal)?;
-        Ok(Client::new(self.clone(), attachment, presence))
+        Ok(Client::new(self.clone(), attachment))
     }
 
     /// A client on the info lane: whatever the state, without an attach slot.
@@ -199,8 +193,7 @@ impl<P: Platform> Device<P> {
     /// [`Error::Removed`].
     pub fn open_info(&self) -> Result<InfoClient<P>, Error> {
         let handle = self.0.clients.open_info(self.new_id()?)?;
-        let presence = self.0.driver.reservations.enter(handle.client(), Lane::Info)?;
-        Ok(InfoClient::new(self.clone(), handle, presence))
+        Ok(InfoClient::new(self.clone(), handle))
     }
 
     fn new_id(&self) -> Result<ClientId, Error> {
@@ -227,7 +220,31 @@ impl<P: Platform> Device<P> {
     /// [`Error::DeviceGone`].
     pub fn read32(&self, offset: u64) -> Result<u32, Error> {
         self.check_ready()?;
-        Ok(self.0.neuron.read32(offset)?)
+        let value = self.0.neuron.read32(offset)?;
+        let event = TraceEvent::BarRead { bar: 0, offset, value: value.into() };
+        self.trace(event);
+        Ok(value)
+    }
+
+    /// A trace point on behalf of a client.
+    #[inline(always)]
+    pub(crate) fn trace(&self, event: TraceEvent) {
+        let neuron = &self.0.neuron;
+        neuron.records().trace.emit(event, || neuron.platform().now());
+    }
+
+    /// Whether a trace point is on.
+    #[inline]
+    pub(crate) fn traces(&self, kind: TraceKind) -> bool {
+        self.0.neuron.records().trace.is_on(kind)
+    }
+
+    /// A record of a call in the event ring, under the number of the Linux command that it
+    /// replaces. assumed: what moves or allocates memory has trace points instead, which cost
+    /// nothing while they are off.
+    pub(crate) fn note_call(&self, client: ClientId, command: u64) {
+        let (neuron, kind) = (&self.0.neuron, EventKind::Call);
+        neuron.records().events.record(neuron.platform().now(), Some(client), kind, command);
     }
 
     /// The hardware gate of calls that do not wait (specification 05 §6).
@@ -249,7 +266,7 @@ impl<P: Platform> Device<P> {
             return Err(Error::Busy { what: "the device" });
         }
         let request = ResetRequest { map: CoreMap::DEVICE, requester: Requester::Internal };
-        self.submit_reset(request)
+        Ok(self.0.neuron.reset(request)?)
     }
 
     /// What the driver did on the data path since the device came up.

@@ -8,10 +8,10 @@ use core::task::Poll;
 use core::time::Duration;
 
 use axon_clients::ClientIds;
-use axon_clients::reservation::Reservations;
 use axon_neuron::{DeviceConfig, DeviceTable};
 use axon_platform::{Bdf, Errno, PciFunction, Platform};
-use axon_ports::marks::Marks;
+use axon_telemetry::TelemetryConfig;
+use axon_telemetry::datastore::SLABS;
 use embassy_sync::blocking_mutex::Mutex;
 use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
 use embassy_sync::waitqueue::MultiWakerRegistration;
@@ -31,12 +31,37 @@ impl<P: Platform> Clone for Driver<P> {
     }
 }
 
+/// What may be chosen for all devices of a machine.
+#[derive(Clone, Debug, Default)]
+pub struct DriverConfig {
+    /// The devices.
+    pub device: DeviceConfig,
+    /// Their telemetry; `None` for none, and no poster.
+    pub telemetry: Option<TelemetryConfig>,
+}
+
+impl DriverConfig {
+    /// Everything on, with the usual values.
+    pub fn full() -> Self {
+        DriverConfig {
+            device: DeviceConfig::default(),
+            telemetry: Some(TelemetryConfig::default()),
+        }
+    }
+}
+
+impl From<DeviceConfig> for DriverConfig {
+    /// These devices, without telemetry.
+    fn from(device: DeviceConfig) -> Self {
+        DriverConfig { device, telemetry: None }
+    }
+}
+
 pub(crate) struct Inner<P: Platform> {
     pub(crate) platform: P,
     pub(crate) ids: ClientIds,
     pub(crate) table: DeviceTable,
-    pub(crate) config: DeviceConfig,
-    pub(crate) reservations: Reservations,
+    pub(crate) config: DriverConfig,
     /// Bytes of each host reserve pool of each device.
     pub(crate) reserve_bytes: u64,
     progress: Mutex<CriticalSectionRawMutex, RefCell<Progress<P>>>,
@@ -68,11 +93,15 @@ pub struct Refusal {
 impl<P: Platform> Driver<P> {
     /// Starts one probe task for every function of the vendor.
     pub fn start(platform: P) -> Self {
-        Self::with_config(platform, DeviceConfig::default())
+        Self::with_config(platform, DriverConfig::full())
     }
 
     /// As [`Driver::start`], with a configuration for all devices.
-    pub fn with_config(platform: P, config: DeviceConfig) -> Self {
+    pub fn with_config(platform: P, config: impl Into<DriverConfig>) -> Self {
+        let mut config = config.into();
+        if config.telemetry.is_some() {
+            config.device.datastore_slabs = SLABS as u8;
+        }
         let functions: Vec<_> = platform
             .functions()
             .into_iter()
@@ -85,18 +114,11 @@ impl<P: Platform> Driver<P> {
             unsettled: functions.len(),
             waiters: MultiWakerRegistration::new(),
         };
-        let (reservations, reservation) =
-            Reservations::new(Reservations::DEFAULT_QUOTA, Arc::new(Marks::new()));
-        if let Err(error) = platform.spawn("reservation", reservation.run()) {
-            // Without the task every claim ends in an error of its own.
-            log::error!("cores cannot be claimed: {error}");
-        }
         let inner = Arc::new(Inner {
             platform: platform.clone(),
             ids: ClientIds::new(),
             table: DeviceTable::new(),
             config,
-            reservations,
             reserve_bytes: reserve_bytes(&platform, functions.len()),
             progress: Mutex::new(RefCell::new(progress)),
         });
@@ -107,14 +129,6 @@ impl<P: Platform> Driver<P> {
             }
         }
         Driver(inner)
-    }
-
-    pub(crate) fn from_inner(inner: Arc<Inner<P>>) -> Self {
-        Driver(inner)
-    }
-
-    pub(crate) fn reservations(&self) -> &Reservations {
-        &self.0.reservations
     }
 
     /// Resolves once every function is READY, INVALID or refused.

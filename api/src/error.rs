@@ -4,9 +4,6 @@ use core::fmt;
 use core::mem::discriminant;
 
 use axon_clients::ClientError;
-use axon_clients::core_sync::SyncError;
-use axon_clients::gates::GateError;
-use axon_clients::reservation::ReservationError;
 use axon_neuron::ProbeError;
 use axon_platform::{Errno, OutOfBounds, SpawnError};
 use axon_ports::{ClientSlot, Location, MemoryError};
@@ -121,14 +118,10 @@ pub enum Error {
     Removed,
     /// The function was refused at bring-up, and why.
     Refused(ProbeError),
+    /// Telemetry refused.
+    Telemetry(axon_telemetry::Error),
     /// Any other refusal of the driver.
     Driver(axon_neuron::Error),
-    /// A core's model lock or init state did not do what was asked.
-    Core(SyncError),
-    /// Cores were not claimed: what could have been had is inside.
-    Claim(ReservationError),
-    /// The caller has not the right to do this: a grant, or the claim of a core, is missing.
-    Gate(GateError),
 }
 
 impl Error {
@@ -151,9 +144,7 @@ impl Error {
             Error::DeviceGone => Errno::EIO,
             Error::Removed => Errno::ENODEV,
             Error::Refused(error) => error.errno(),
-            Error::Core(error) => error.errno(),
-            Error::Claim(error) => error.errno(),
-            Error::Gate(error) => error.errno(),
+            Error::Telemetry(error) => error.errno(),
             Error::Stale(error)
             | Error::Timeout(error)
             | Error::Cancelled(error)
@@ -227,13 +218,18 @@ impl From<axon_neuron::Error> for Error {
             Driver::NoRecords => {
                 Error::NoRecords { errno: Errno::ENOMEM, what: "records of the driver" }
             }
-            Driver::DmaTimeout { .. } | Driver::ResetTimeout { .. } => Error::Timeout(error),
+            Driver::DmaTimeout { .. }
+            | Driver::ResetTimeout { .. }
+            | Driver::MailboxTimeout { .. } => Error::Timeout(error),
             Driver::Cancelled { .. } => Error::Cancelled(error),
             Driver::Stale { .. } => Error::Stale(error),
             Driver::DmaAborted { .. }
             | Driver::RingFaulted { .. }
             | Driver::QuarantineFull { .. }
-            | Driver::CoreDown { .. } => Error::Device(error),
+            | Driver::CoreDown { .. }
+            | Driver::MailboxRefused { .. }
+            | Driver::MailboxCorrupt { .. }
+            | Driver::FirmwareUnknown => Error::Device(error),
             Driver::DeviceFailed => Error::DeviceFailed { errno: Errno::EIO },
             Driver::DeviceGone => Error::DeviceGone,
             Driver::Removed => Error::Removed,
@@ -243,21 +239,25 @@ impl From<axon_neuron::Error> for Error {
     }
 }
 
+impl From<axon_telemetry::Error> for Error {
+    fn from(error: axon_telemetry::Error) -> Self {
+        use axon_telemetry::Error as Telemetry;
+        match error {
+            Telemetry::Released { .. } => Error::NotAttached,
+            Telemetry::Invalid { what, value } => Error::InvalidArgument { what, value },
+            Telemetry::TooBig { len, limit } => Error::TooBig {
+                what: "length of a post",
+                value: len as u64,
+                limit: limit as u64 + 1,
+            },
+            error => Error::Telemetry(error),
+        }
+    }
+}
+
 impl From<ProbeError> for Error {
     fn from(error: ProbeError) -> Self {
         Error::Refused(error)
-    }
-}
-
-impl From<ReservationError> for Error {
-    fn from(error: ReservationError) -> Self {
-        Error::Claim(error)
-    }
-}
-
-impl From<GateError> for Error {
-    fn from(error: GateError) -> Self {
-        Error::Gate(error)
     }
 }
 
@@ -317,9 +317,7 @@ impl fmt::Display for Error {
             Error::DeviceGone => f.write_str("the device answers all-ones: it is gone"),
             Error::Removed => f.write_str("the device was removed"),
             Error::Refused(error) => error.fmt(f),
-            Error::Core(error) => error.fmt(f),
-            Error::Claim(error) => error.fmt(f),
-            Error::Gate(error) => error.fmt(f),
+            Error::Telemetry(error) => error.fmt(f),
             Error::Stale(error)
             | Error::Timeout(error)
             | Error::Cancelled(error)

@@ -25,8 +25,8 @@
 //! | `device` | [`Device`]: identity, state, registers, resets; no rights |
 //! | `client` | [`Client`]: one attach slot; allocation, the by-number layer |
 //! | `buffer` | [`DeviceBuffer`], [`HostBuffer`], [`View`]: memory and the ways in and out |
-//! | `neuron_core` | [`NeuronCore`], claims: who initialises, loads, runs and owns a core |
 //! | `span` | [`Span`], [`Transfer`]: checked ranges, and the copy between two of them |
+//! | `telemetry` | counters, metrics, questions to firmware |
 //! | `bounce` | host chunks through which plain slices travel |
 //! | [`raw`] | the one call that can make a device do anything |
 //! | [`pattern`] | repeatable test data |
@@ -44,29 +44,26 @@ mod device;
 mod driver;
 mod error;
 mod memory;
-mod neuron_core;
 pub mod pattern;
 mod peers;
 pub mod raw;
 mod span;
+mod telemetry;
 
 pub use buffer::{Buffer, DeviceBuffer, HostBuffer, View};
 pub use client::{Client, DeviceAlloc, HostAlloc, InfoClient};
 pub use context::{Context, ExitCode};
 pub use device::Device;
-pub use driver::{Driver, Refusal};
+pub use driver::{Driver, DriverConfig, Refusal};
 pub use error::Error;
 pub use memory::MemoryTotals;
-pub use neuron_core::{CoreCommands, NeuronCore};
 pub use span::{Fill, Span, Transfer};
+pub use telemetry::{DeviceTelemetry, Sensors};
 
 pub use axon_clients::ClientInfo;
-pub use axon_clients::core_sync::{
-    Hold, Init, InitState, InitTicket, InitView, Key, LockView, ModelReader, ModelWriter, SyncError,
-};
-pub use axon_clients::reservation::{CoreClaim, CoreSet, ReservationError};
 pub use axon_memory::{ChunkInfo, ChunkLine, Usage};
 pub use axon_neuron::hal;
 pub use axon_neuron::reset::ResetTicket;
 pub use axon_neuron::{Counters, ProbeError};
 pub use axon_ports as ports;
+pub use axon_telemetry as metrics;

@@ -1,22 +1,32 @@
 //! How the control plane of a device reaches its DMA, its memory and time.
 
+use alloc::sync::Arc;
 use core::future::Future;
 use core::time::Duration;
 
 use axon_clients::DevicePeers;
-use axon_clients::core_sync::CoreSync;
 use axon_memory::MemoryClient;
 use axon_neuron::NeuronDevice;
 use axon_platform::Platform;
 use axon_ports::reset::DeviceState;
+use axon_ports::telemetry::EventKind;
 use axon_ports::{ClientId, ClientSlot, MemoryError};
+
+use crate::telemetry::{Attached, DeviceTelemetry};
 
 /// The other tasks of one device.
 pub(crate) struct Peers<P: Platform> {
     pub(crate) platform: P,
     pub(crate) neuron: NeuronDevice<P>,
     pub(crate) memory: MemoryClient,
-    pub(crate) sync: CoreSync,
+    pub(crate) telemetry: Option<DeviceTelemetry<P>>,
+    pub(crate) attached: Arc<Attached>,
+}
+
+impl<P: Platform> Peers<P> {
+    fn note(&self, client: ClientId, kind: EventKind) {
+        self.neuron.records().events.record(self.platform.now(), Some(client), kind, 0);
+    }
 }
 
 impl<P: Platform> DevicePeers for Peers<P> {
@@ -33,10 +43,14 @@ impl<P: Platform> DevicePeers for Peers<P> {
     }
 
     async fn attach(&self, client: ClientId, slot: ClientSlot) -> Result<(), MemoryError> {
-        self.memory.attach(client, slot).await
+        self.memory.attach(client, slot).await?;
+        self.attached.set(slot, Some(client));
+        self.note(client, EventKind::ClientAttach);
+        Ok(())
     }
 
     async fn resolve_resets(&self, client: ClientId) {
+        self.note(client, EventKind::ClientDrop);
         self.neuron.resets_settled(client).await;
     }
 
@@ -44,17 +58,21 @@ impl<P: Platform> DevicePeers for Peers<P> {
         self.neuron.dma().drain(client).await;
     }
 
-    async fn release_cores(&self, client: ClientId) {
-        self.sync.client_gone(client).await;
-    }
-
+    /// Counters first (step 9), then memory (step 11).
     async fn sweep(&self, client: ClientId, slot: ClientSlot) {
+        if let Some(telemetry) = &self.telemetry {
+            telemetry.release(client);
+        }
+        self.attached.set(slot, None);
         if let Err(error) = self.memory.detach(client, slot).await {
             log::warn!("the memory of {client} was not swept: {error}");
         }
     }
 
     async fn last_client_gone(&self) {
+        if let Some(telemetry) = &self.telemetry {
+            telemetry.release_all();
+        }
         if let Err(error) = self.memory.last_client_gone().await {
             log::warn!("memory of all clients was not swept: {error}");
         }

@@ -3,8 +3,12 @@
 #![allow(unsafe_code)]
 
 use axon_platform::Platform;
+use axon_ports::telemetry::TraceEvent;
 
 use crate::{Client, Error};
+
+/// Command that a register write replaces.
+const BAR_WRITE: u64 = 12;
 
 /// Writes the 32-bit register at `offset` of the register window (specification 08 §8.6.2).
 ///
@@ -39,5 +43,8 @@ pub fn operator_write32<P: Platform>(
 ) -> Result<(), Error> {
     client.access().check()?;
     client.device().check_ready()?;
-    Ok(client.device().neuron().write32(offset, value)?)
+    client.device().note_call(client.id(), BAR_WRITE);
+    client.device().neuron().write32(offset, value)?;
+    client.device().trace(TraceEvent::BarWrite { bar: 0, offset, value: value.into() });
+    Ok(())
 }

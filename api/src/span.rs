@@ -8,6 +8,7 @@ use core::task::{Context, Poll};
 use axon_clients::Access;
 use axon_neuron::Target;
 use axon_platform::{DeviceAddr, Platform};
+use axon_ports::telemetry::TraceEvent;
 use axon_ports::{CoreId, Location, Pin};
 
 use crate::{Device, Error};
@@ -62,6 +63,8 @@ impl<'a, P: Platform> Span<'a, P> {
             Location::Host => self.core,
         };
         let (dma, len) = (self.device.neuron().dma(), self.len);
+        let (source, destination) = (self.address.0, target.address.0);
+        self.device.trace(TraceEvent::MemCopy { source, destination });
         Ok(Transfer(dma.copy(core, self.into_target(), target.into_target(), len)))
     }
 

@@ -46,8 +46,3 @@ fn a_function_that_is_pulled_ends_everything_with_an_error() {
 fn api_e69_api_e70_api_e81_registers() {
     check("registers");
 }
-
-#[test]
-fn st_e32_st_e34_st_e35_st_e38_api_e53_api_e56_cores() {
-    check("cores");
-}

@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
-use axon::{Client, CoreClaim, Device, Driver, Error, InfoClient, Transfer};
+use axon::{Client, Device, Driver, Error, InfoClient, Transfer};
 use axon_platform::{Errno, Platform};
 
 use crate::answer::{Failure, Fields, Outcome};
@@ -38,7 +38,6 @@ pub struct Session<P: Platform> {
     pub(crate) device: Option<u32>,
     pub(crate) waits: Numbered<Transfer<P>>,
     pub(crate) resets: Numbered<Ticket>,
-    pub(crate) claims: Numbered<CoreClaim>,
 }
 
 /// Things under numbers that are never used twice.
@@ -56,10 +55,6 @@ impl<T> Numbered<T> {
         self.last += 1;
         self.things.insert(self.last, thing);
         self.last
-    }
-
-    pub(crate) fn retain(&mut self, keep: impl Fn(&T) -> bool) {
-        self.things.retain(|_, thing| keep(thing));
     }
 
     pub(crate) fn take(&mut self, what: &str, number: u64) -> Result<T, Failure> {
@@ -80,7 +75,6 @@ impl<P: Platform> Session<P> {
             device: None,
             waits: Numbered::new(),
             resets: Numbered::new(),
-            claims: Numbered::new(),
         }
     }
 
@@ -111,19 +105,14 @@ impl<P: Platform> Session<P> {
         Ok(self.driver.device(index)?)
     }
 
-    /// The current client, of either lane.
-    pub(crate) fn opened(&self) -> Result<&Opened<P>, Failure> {
-        let current = self.current.and_then(|number| self.clients.get(&number));
-        current.ok_or_else(|| Failure::new(Errno::EACCES, "no client is open; `open` one first"))
-    }
-
     /// The current client, which must be a normal one.
     pub(crate) fn client(&self) -> Result<&Client<P>, Failure> {
-        match self.opened()? {
-            Opened::Normal(client) => Ok(client),
-            Opened::Info(_) => {
+        match self.current.and_then(|number| self.clients.get(&number)) {
+            Some(Opened::Normal(client)) => Ok(client),
+            Some(Opened::Info(_)) => {
                 Err(Failure::invalid("the current client is on the info lane: queries only"))
             }
+            None => Err(Failure::new(Errno::EACCES, "no client is open; `open` one first")),
         }
     }
 }

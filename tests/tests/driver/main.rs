@@ -5,4 +5,5 @@ mod bench;
 mod bringup;
 mod copies;
 mod faults;
+mod mailbox;
 mod resets;

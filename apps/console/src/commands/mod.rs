@@ -2,7 +2,6 @@
 
 mod bus;
 mod client;
-mod cores;
 mod data;
 mod machine;
 mod memory;
@@ -56,12 +55,6 @@ const COMMANDS: &[Usage] = &[
     usage("reset", "reset [nc=MAP]"),
     usage("reset", "reset wait R"),
     usage("reset", "state [DEV]"),
-    usage("cores", "nc init|done NC"),
-    usage("cores", "nc state [DEV] NC"),
-    usage("cores", "lock read|write NC [model=N]"),
-    usage("cores", "unlock read|write NC [model=N]"),
-    usage("cores", "reserve START COUNT [end=N]"),
-    usage("cores", "unreserve CLAIM"),
     usage("telemetry", "counters [DEV]"),
     usage("faults", "fault NAME[=VALUE][@DEV] [after=N]"),
     usage("faults", "fault clear"),
@@ -75,8 +68,8 @@ const COMMANDS: &[Usage] = &[
 
 /// Known by name, not part of this build.
 const MISSING: &[&str] = &[
-    "queue", "engine", "sem", "event", "nq", "post", "pod", "metrics", "tree", "log", "trace",
-    "poster",
+    "queue", "engine", "nc", "lock", "unlock", "reserve", "sem", "event", "nq", "post", "pod",
+    "metrics", "tree", "log", "trace", "poster",
 ];
 
 /// Carries out one command.
@@ -120,11 +113,6 @@ pub(crate) async fn run<P: Platform>(
         "wait" => data::wait(session, words).await,
         "reset" => reset::reset(session, words).await,
         "state" => reset::state(session, words),
-        "nc" => cores::nc(session, words).await,
-        "lock" => cores::lock(session, words).await,
-        "unlock" => cores::unlock(session, words).await,
-        "reserve" => cores::reserve(session, words).await,
-        "unreserve" => cores::unreserve(session, words),
         "counters" => machine::counters(session, words),
         "fault" => machine::fault(session, rest),
         "sleep" | "advance" => machine::sleep(session, words).await,

@@ -1,0 +1,326 @@
+//! Questions to firmware, in both mailboxes (specification 01 §6, §7).
+
+use std::time::Duration;
+
+use axon::Error;
+use axon::ports::telemetry::EventKind;
+use axon::ports::telemetry::counters::MailboxCommand;
+use axon_platform::Errno;
+use axon_ports::CoreMap;
+use embassy_futures::join::join;
+use embassy_futures::select::select;
+
+use crate::bench::{Bench, Setup, trn1, trn2};
+
+/// MiscRAM of the two register maps.
+const V2: u64 = 0x30fa_0000;
+const V3: u64 = 0x06c8_4000;
+
+/// Writes into MiscRAM since the trace was cleared.
+fn writes(bench: &Bench, misc_ram: u64) -> Vec<(u64, u32)> {
+    let trace = bench.report().register_trace;
+    let inside = trace.iter().filter_map(|r| Some((r.offset.checked_sub(misc_ram)?, r.value)));
+    inside.filter(|(offset, _)| *offset < 0x1000).collect()
+}
+
+fn errno<T>(result: Result<T, Error>) -> Errno {
+    result.err().expect("refused").errno()
+}
+
+/// Errors, requests and timeouts that the driver has counted for a command.
+fn counted(bench: &Bench, command: MailboxCommand) -> (u64, u64, u64) {
+    let mailbox = &records(bench).counters.mailbox;
+    (mailbox.errors.get(), mailbox.requests(command).get(), mailbox.timeouts(command).get())
+}
+
+fn records(bench: &Bench) -> std::sync::Arc<axon::ports::telemetry::DeviceRecords> {
+    bench.device.records().clone()
+}
+
+fn answers(bench: &Bench) -> u64 {
+    bench.report().mailbox_answers
+}
+
+#[test]
+fn dev_e24_a_profile_in_the_register_file() {
+    trn2().run(async |bench| {
+        bench.control("trace registers on");
+        bench.client.set_power_profile(1).await.unwrap();
+        let expected = [
+            (0x100, 0),
+            (0x104, 1),
+            (0x1f0, 0x0010_0302),
+            (0x1f4, 0x847a_a309),
+            (0x1f8, 0),
+            (0x1fc, 0),
+            (0xf0, 1),
+            (0x800, 1),
+        ];
+        assert_eq!(writes(&bench, V3), expected);
+        assert_eq!(bench.device.power_profile(), 1);
+        let profiles = bench.device.power_profiles(0).await.unwrap();
+        assert_eq!((profiles.count, profiles.bitmap[0]), (3, 0b111));
+        assert_eq!(bench.device.power_profiles(5).await.unwrap().bitmap, [0; 32]);
+        bench.client.throttle_notifications(true).await.unwrap();
+    });
+}
+
+#[test]
+fn v2_takes_every_profile_and_does_nothing() {
+    trn1().run(async |bench| {
+        bench.control("trace registers on");
+        bench.client.set_power_profile(7).await.unwrap();
+        assert_eq!(writes(&bench, V2), []);
+        assert_eq!(bench.device.power_profile(), 0);
+    });
+}
+
+#[test]
+fn dev_e25_firmware_reads_registers() {
+    trn2().run(async |bench| {
+        let addresses = [0x80_06c8_4000, 0x80_06c8_4024];
+        let values = bench.device.hardware_counters(&addresses).await.unwrap();
+        assert_eq!(values, [7, 0], "API version and routing id");
+        assert_eq!(bench.device.hardware_counters(&[]).await.unwrap(), [0; 0]);
+        assert_eq!(answers(&bench), 1, "nothing is asked for nothing");
+    });
+    trn1().run(async |bench| {
+        let value = bench.device.hardware_counters(&[0xfff_f0fa_0000]).await.unwrap();
+        assert_eq!(value, [7]);
+    });
+}
+
+#[test]
+fn nq_e32_at_most_8190_registers_and_only_registers() {
+    trn2().run(async |bench| {
+        let many = vec![0x80_06c8_4000; 8190];
+        assert_eq!(bench.device.hardware_counters(&many).await.unwrap(), vec![7; 8190]);
+        let more = vec![0x80_06c8_4000; 8191];
+        assert_eq!(errno(bench.device.hardware_counters(&more).await), Errno::EINVAL);
+        for address in [0, 0x80_2000_0000, 0x7f_ffff_fffc, 0x80_0000_0002, 0x2000_0000_0000] {
+            let foreign = [0x80_06c8_4000, address];
+            assert_eq!(errno(bench.device.hardware_counters(&foreign).await), Errno::EINVAL);
+        }
+        assert_eq!(answers(&bench), 1);
+    });
+}
+
+#[test]
+fn dev_e26_sequence_numbers_leave_0_out() {
+    trn1().run(async |bench| {
+        for _ in 0..300 {
+            bench.client.post_metric(b"abc").await.unwrap();
+        }
+        assert_eq!(bench.report().posts.len(), 300, "the model checks every sum");
+        assert_eq!(counted(&bench, MailboxCommand::PostMetric), (0, 300, 0));
+    });
+}
+
+#[test]
+fn dev_e27_old_or_silent_firmware_is_not_asked() {
+    let mut setup = trn2();
+    setup.function.api_version = 6;
+    setup.run(async |bench| {
+        bench.control("trace registers on");
+        assert_eq!(errno(bench.client.set_power_profile(1).await), Errno::EOPNOTSUPP);
+        assert_eq!(writes(&bench, V3), []);
+    });
+    trn2().run(async |bench| {
+        bench.control("trace registers on");
+        bench.control("fault dead-reads");
+        assert_eq!(errno(bench.client.set_power_profile(1).await), Errno::EIO);
+        bench.control("fault clear");
+        assert_eq!(writes(&bench, V3), []);
+    });
+}
+
+#[test]
+fn dev_e28_refused_unknown_silent() {
+    trn2().run(async |bench| {
+        let command = MailboxCommand::SetPowerProfile;
+        bench.control("fault mailbox-fail=3");
+        assert_eq!(errno(bench.client.set_power_profile(1).await), Errno::EIO);
+        assert_eq!((counted(&bench, command), answers(&bench)), ((3, 1, 0), 3));
+        bench.control("fault mailbox-unknown=1");
+        assert_eq!(errno(bench.client.set_power_profile(1).await), Errno::EIO);
+        assert_eq!((counted(&bench, command), answers(&bench)), ((4, 2, 0), 4));
+        bench.control("fault mailbox-silent=3");
+        let start = bench.now();
+        assert_eq!(errno(bench.client.set_power_profile(1).await), Errno::ETIMEDOUT);
+        assert_eq!(bench.now().since(start).as_secs(), 270);
+        assert_eq!(counted(&bench, command), (4, 3, 1));
+        assert_eq!(bench.device.power_profile(), 0, "nothing was set");
+        assert_eq!(records(&bench).events.count(EventKind::MailboxError), 4);
+    });
+}
+
+#[test]
+fn dev_e29_the_answer_to_another_question_is_none() {
+    trn2().run(async |bench| {
+        bench.control("fault mailbox-sequence=1");
+        bench.client.set_power_profile(1).await.unwrap();
+        assert_eq!(answers(&bench), 2);
+        bench.control("fault mailbox-sequence=1");
+        bench.client.post_metric(b"abc").await.unwrap();
+        assert_eq!(answers(&bench), 4, "also in host memory");
+    });
+}
+
+#[test]
+fn dev_e30_damaged_answers_and_sizes_of_posts() {
+    trn2().run(async |bench| {
+        bench.control("fault bad-crc=1");
+        bench.client.set_power_profile(1).await.unwrap();
+        assert_eq!(answers(&bench), 2, "a wrong sum is asked again");
+        bench.control("fault bad-crc=3");
+        assert_eq!(errno(bench.client.set_power_profile(2).await), Errno::EIO);
+        assert_eq!(bench.device.power_profile(), 1);
+        assert_eq!(records(&bench).counters.mailbox.unverified.get(), 0);
+    });
+    trn1().run(async |bench| {
+        assert_eq!(errno(bench.client.post_metric(&[7; 129]).await), Errno::E2BIG);
+        assert_eq!(errno(bench.client.post_metric(&[]).await), Errno::EINVAL);
+        bench.client.post_metric(&[7; 128]).await.unwrap();
+        bench.control("trace registers on");
+        bench.client.post_metric(&[1, 2, 3, 4, 5]).await.unwrap();
+        let start: Vec<_> = writes(&bench, V2).into_iter().take(2).collect();
+        assert_eq!(start, [(0x100, 0x0403_0201), (0x104, 5)]);
+        let posts: Vec<_> = bench.report().posts.into_iter().map(|post| post.bytes).collect();
+        assert_eq!(posts, [vec![7; 128], vec![1, 2, 3, 4, 5]]);
+    });
+}
+
+#[test]
+fn dev_e31_an_answer_longer_than_its_room_is_not_asked_for_again() {
+    trn1().run(async |bench| {
+        bench.control("fault mailbox-oversize=1");
+        assert_eq!(errno(bench.client.post_metric(b"abc").await), Errno::EIO);
+        assert_eq!(answers(&bench), 1);
+        bench.client.post_metric(b"abc").await.unwrap();
+    });
+}
+
+#[test]
+fn dev_e32_the_two_mailboxes_alternate() {
+    trn2().run(async |bench| {
+        for profile in 1..4 {
+            bench.client.set_power_profile(profile).await.unwrap();
+            bench.client.post_metric(b"abc").await.unwrap();
+        }
+        assert_eq!(answers(&bench), 6);
+    });
+}
+
+#[test]
+fn dev_e40_a_request_in_the_middle_of_a_reset_waits_for_its_end() {
+    for setup in [trn1(), trn2()] {
+        setup.run(async |bench| {
+            let reset = bench.client.reset(CoreMap::DEVICE).unwrap();
+            let (reset, post) = join(reset, bench.client.post_metric(b"abc")).await;
+            reset.unwrap();
+            post.unwrap();
+            assert_eq!(bench.report().posts.len(), 1);
+            assert_eq!(bench.report().device_resets, 2, "one for each that was asked for");
+        });
+    }
+}
+
+#[test]
+fn dev_d26_a_request_behind_a_lost_trigger_does_not_start_the_reset() {
+    trn1().run(async |bench| {
+        bench.control("fault lost-trigger=1");
+        let start = bench.now();
+        let reset = bench.client.reset(CoreMap(1)).unwrap();
+        let post = async {
+            bench.pause(Duration::from_secs(1)).await;
+            bench.client.post_metric(b"abc").await
+        };
+        let (reset, post) = join(reset, post).await;
+        reset.unwrap();
+        post.unwrap();
+        assert!(bench.now().since(start) > Duration::from_secs(10), "by its own second trigger");
+        assert_eq!(answers(&bench), 1);
+    });
+}
+
+#[test]
+fn a_reset_does_not_wait_for_firmware_that_is_silent() {
+    trn2().run(async |bench| {
+        bench.control("fault mailbox-silent=1");
+        let start = bench.now();
+        let profile = bench.client.set_power_profile(1);
+        let reset = async {
+            bench.pause(Duration::from_millis(10)).await;
+            bench.client.reset(CoreMap::DEVICE).unwrap().await
+        };
+        let (profile, reset) = join(profile, reset).await;
+        reset.unwrap();
+        profile.unwrap();
+        let took = bench.now().since(start);
+        assert!(took < Duration::from_secs(2), "{took:?}: not 90 s");
+    });
+}
+
+#[test]
+fn dev_e48_what_is_given_up_leaves_nothing_behind() {
+    trn2().run(async |bench| {
+        bench.control("fault mailbox-silent=3");
+        assert_eq!(errno(bench.client.set_power_profile(1).await), Errno::ETIMEDOUT);
+        assert_eq!(bench.device.read32(V3 + 0xf0).unwrap(), 0, "ACK");
+        let before = answers(&bench);
+        bench.device.hardware_counters(&[0x80_06c8_4000]).await.unwrap();
+        assert_eq!(answers(&bench), before + 1, "with its first attempt");
+    });
+}
+
+#[test]
+fn a_request_dropped_half_way_is_waited_out() {
+    trn2().run(async |bench| {
+        bench.control("fault mailbox-delay=5ms");
+        let start = bench.now();
+        {
+            let asked = std::pin::pin!(bench.client.set_power_profile(1));
+            let gone = std::pin::pin!(bench.pause(Duration::from_millis(2)));
+            select(asked, gone).await;
+        }
+        bench.control("fault clear");
+        bench.client.post_metric(b"abc").await.unwrap();
+        let took = bench.now().since(start);
+        assert!(took >= Duration::from_millis(5) && took < Duration::from_millis(20), "{took:?}");
+        assert_eq!(bench.report().posts.len(), 1, "with its first attempt");
+        assert_eq!(bench.device.read32(V3 + 0xf0).unwrap(), 0, "ACK");
+    });
+}
+
+#[test]
+fn requests_take_turns_in_order() {
+    trn1().run(async |bench| {
+        bench.control("fault mailbox-delay=3ms");
+        let posts = [b"a", b"b", b"c", b"d"].map(|text| bench.client.post_metric(text));
+        let [a, b, c, d] = posts;
+        let (ab, cd) = join(join(a, b), join(c, d)).await;
+        assert_eq!((ab, cd), ((Ok(()), Ok(())), (Ok(()), Ok(()))));
+        let posts: Vec<_> = bench.report().posts.into_iter().map(|post| post.bytes).collect();
+        assert_eq!(posts.concat(), b"abcd");
+    });
+}
+
+#[test]
+fn nq_e33_firmware_that_refuses_to_read_registers() {
+    let setup: Setup = trn2();
+    setup.run(async |bench| {
+        bench.control("fault mailbox-unknown=1");
+        assert_eq!(errno(bench.device.hardware_counters(&[0x80_06c8_4000]).await), Errno::EIO);
+        assert_eq!(counted(&bench, MailboxCommand::Read), (1, 1, 0));
+    });
+}
+
+#[test]
+fn a_device_that_is_gone_answers_at_once() {
+    let setup = trn2();
+    setup.run(async |bench| {
+        bench.control("fault all-ones");
+        assert!(matches!(bench.client.set_power_profile(1).await, Err(Error::DeviceGone)));
+        assert!(matches!(bench.client.post_metric(b"abc").await, Err(Error::DeviceGone)));
+    });
+}
