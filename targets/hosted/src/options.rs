@@ -31,7 +31,7 @@ pub struct Options {
     /// Seed of task order, random numbers and delays.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Fault of the model: NAME[=VALUE][@DEVICE][,after=N]; may be repeated.
+    /// Fault of the model: `NAME[=VALUE][@DEVICE][,after=N]`; may be repeated.
     #[arg(long)]
     pub fault: Vec<String>,
     /// Script to run instead of reading the console; `-` is standard input.
