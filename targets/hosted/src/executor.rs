@@ -19,7 +19,7 @@ pub struct Stalled {
 
 impl fmt::Display for Stalled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "every task waits and no timer or device event is left: {:?}", self.tasks)
+        write!(f, "what is waited for never comes; these tasks are left: {:?}", self.tasks)
     }
 }
 

@@ -18,6 +18,9 @@ use crate::ram::Ram;
 
 /// Host memory of a machine unless asked otherwise: as sparse as the model's.
 const DEFAULT_MEMORY: u64 = 1 << 30;
+/// Longest virtual time for which nothing is heard of whoever [`Machine::run`] waits for, while tasks
+/// with timers of their own go on.
+pub const PATIENCE: core::time::Duration = core::time::Duration::from_secs(7 * 24 * 3600);
 /// Steps between two looks at the models' events while tasks are ready.
 const STEPS_BETWEEN_EVENTS: u32 = 64;
 
@@ -229,10 +232,12 @@ impl Machine {
     /// Runs tasks until `root` resolves. May be called again; tasks stay.
     ///
     /// # Errors
-    /// [`Stalled`] where everything waits for something that can never come.
+    /// [`Stalled`] where everything waits for something that can never come, and where `root`
+    /// waits for more than [`PATIENCE`] while other tasks go on.
     pub fn run<F: Future>(&self, root: F) -> Result<F::Output, Stalled> {
         let mut root = Root::new(root);
         let mut steps = 0u32;
+        let mut waits_since = self.now();
         loop {
             // The root takes part in the draw like any other ready task.
             let root_first = root.is_ready() && self.random_bit();
@@ -242,10 +247,11 @@ impl Machine {
                     self.run_due_events();
                 }
             } else if root.is_ready() {
+                waits_since = self.now();
                 if let Poll::Ready(output) = root.poll() {
                     return Ok(output);
                 }
-            } else if !self.idle() {
+            } else if self.now().since(waits_since) > PATIENCE || !self.idle() {
                 return Err(Stalled { tasks: self.0.executor.names() });
             }
         }

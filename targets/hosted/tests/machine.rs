@@ -97,6 +97,21 @@ fn an_unassigned_bar_is_seen_as_such() {
 }
 
 #[test]
+fn a_task_with_a_timer_does_not_hide_that_nothing_comes() {
+    let machine = Machine::builder().build().unwrap();
+    let ticking = machine.clone();
+    let tick = async move {
+        loop {
+            ticking.sleep(Duration::from_secs(3600)).await;
+        }
+    };
+    machine.spawn("tick", tick).unwrap();
+    let stalled = machine.run(std::future::pending::<()>()).unwrap_err();
+    assert_eq!(stalled.tasks, ["tick"]);
+    machine.shut_down();
+}
+
+#[test]
 fn wrong_descriptions_are_refused() {
     let unknown = Machine::builder().device("trn9").build().err().unwrap();
     assert_eq!(unknown.exit_code(), 2);
