@@ -46,3 +46,13 @@ fn a_function_that_is_pulled_ends_everything_with_an_error() {
 fn api_e69_api_e70_api_e81_registers() {
     check("registers");
 }
+
+#[test]
+fn tel_e24_tel_d15_counters_metrics_and_trace_points() {
+    check("telemetry");
+}
+
+#[test]
+fn tel_e16_tel_e18_tel_e20_posts_to_firmware() {
+    check("posting");
+}

@@ -85,6 +85,9 @@ impl From<String> for Value {
     }
 }
 
+/// Key of [`Fields::line`].
+const LINE: &str = "line";
+
 /// Keys and values in their fixed order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Fields(Vec<(&'static str, Value)>);
@@ -93,6 +96,11 @@ impl Fields {
     /// No key.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A line of text that is printed as it is; in JSON under the key `line`.
+    pub fn line(text: &str) -> Self {
+        Fields(Vec::from([(LINE, Value::Text(Cow::Owned(text.into())))]))
     }
 
     /// Appends a key.
@@ -121,6 +129,9 @@ impl Fields {
 
 impl fmt::Display for Fields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let [(LINE, Value::Text(text))] = self.0.as_slice() {
+            return f.write_str(text);
+        }
         self.0.iter().enumerate().try_for_each(|(at, (key, value))| {
             let blank = if at == 0 { "" } else { " " };
             write!(f, "{blank}{key}={value}")
@@ -259,6 +270,13 @@ mod tests {
             r#"{"ok":false,"error":"EINVAL","message":"say \"what\""}"#
         );
         assert_eq!(Style::Json.row(&sample()), r#"{"handle":1,"pa":"0x1000000","size":4096}"#);
+    }
+
+    #[test]
+    fn lines_of_text_are_printed_as_they_are() {
+        let line = Fields::line("# HELP a \"b\"");
+        assert_eq!(Style::Words.row(&line), "# HELP a \"b\"");
+        assert_eq!(Style::Json.row(&line), r##"{"line":"# HELP a \"b\""}"##);
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub struct Session<P: Platform> {
     pub(crate) device: Option<u32>,
     pub(crate) waits: Numbered<Transfer<P>>,
     pub(crate) resets: Numbered<Ticket>,
+    /// Number of the last frame of metrics.
+    pub(crate) frames: u64,
 }
 
 /// Things under numbers that are never used twice.
@@ -75,6 +77,7 @@ impl<P: Platform> Session<P> {
             device: None,
             waits: Numbered::new(),
             resets: Numbered::new(),
+            frames: 0,
         }
     }
 

@@ -1,4 +1,4 @@
-//! `counters`, `fault`, `sleep`, `advance`.
+//! `fault`, `sleep`, `advance`.
 
 use alloc::string::String;
 
@@ -8,25 +8,6 @@ use crate::answer::{Failure, Fields, Outcome};
 use crate::number;
 use crate::session::Session;
 use crate::words::Words;
-
-/// `counters [DEV]`: what the driver did on the data path.
-pub(super) fn counters<P: Platform>(session: &Session<P>, words: &mut Words<'_>) -> Outcome {
-    let device = session.device(words, 0)?;
-    words.finish()?;
-    let counters = device.counters();
-    Ok(Fields::new()
-        .with("doorbells", counters.doorbells)
-        .with("register_reads", counters.register_reads)
-        .with("descriptors", counters.descriptors)
-        .with("batches", counters.batches)
-        .with("bytes", counters.bytes)
-        .with("completed", counters.completed)
-        .with("timeouts", counters.timeouts)
-        .with("aborts", counters.aborts)
-        .with("cancelled", counters.cancelled)
-        .with("replays", counters.replays)
-        .with("quarantined", counters.quarantined))
-}
 
 /// `fault NAME[=VALUE][@DEV] [after=N]`, `fault clear`: for the default device or the one named;
 /// without either, for every function.

@@ -6,6 +6,7 @@ mod data;
 mod machine;
 mod memory;
 mod reset;
+mod telemetry;
 
 use axon_platform::{Errno, Platform};
 
@@ -55,7 +56,15 @@ const COMMANDS: &[Usage] = &[
     usage("reset", "reset [nc=MAP]"),
     usage("reset", "reset wait R"),
     usage("reset", "state [DEV]"),
-    usage("telemetry", "counters [DEV]"),
+    usage("telemetry", "metrics [PREFIX]"),
+    usage("telemetry", "tree [DEV] [path=PREFIX]"),
+    usage("telemetry", "counters [DEV] [client=]"),
+    usage("telemetry", "count NC|device COUNTER VALUE"),
+    usage("telemetry", "log [LIMIT] [CLIENT] [dev=]"),
+    usage("telemetry", "trace on|off EVENT|all [dev=]"),
+    usage("telemetry", "trace [LIMIT] [dev=]"),
+    usage("telemetry", "poster on|off|now|status [DEV]"),
+    usage("telemetry", "poster period SPAN [DEV]"),
     usage("faults", "fault NAME[=VALUE][@DEV] [after=N]"),
     usage("faults", "fault clear"),
     usage("script", "sleep SPAN"),
@@ -67,10 +76,8 @@ const COMMANDS: &[Usage] = &[
 ];
 
 /// Known by name, not part of this build.
-const MISSING: &[&str] = &[
-    "queue", "engine", "nc", "lock", "unlock", "reserve", "sem", "event", "nq", "post", "pod",
-    "metrics", "tree", "log", "trace", "poster",
-];
+const MISSING: &[&str] =
+    &["queue", "engine", "nc", "lock", "unlock", "reserve", "sem", "event", "nq", "post", "pod"];
 
 /// Carries out one command.
 pub(crate) async fn run<P: Platform>(
@@ -113,7 +120,13 @@ pub(crate) async fn run<P: Platform>(
         "wait" => data::wait(session, words).await,
         "reset" => reset::reset(session, words).await,
         "state" => reset::state(session, words),
-        "counters" => machine::counters(session, words),
+        "metrics" => telemetry::metrics(session, words, rows).await,
+        "tree" => telemetry::tree(session, words, rows).await,
+        "counters" => telemetry::counters(session, words, rows).await,
+        "count" => telemetry::count(session, words),
+        "log" => telemetry::log(session, words, rows),
+        "trace" => telemetry::trace(session, words, rows),
+        "poster" => telemetry::poster(session, words, rows).await,
         "fault" => machine::fault(session, rest),
         "sleep" | "advance" => machine::sleep(session, words).await,
         "help" => help(words, rows),
