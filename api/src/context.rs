@@ -1,5 +1,7 @@
 //! What an application starts and ends with.
 
+use core::future::Future;
+
 use axon_platform::Platform;
 
 use crate::Driver;
@@ -17,6 +19,24 @@ impl<P: Platform> Context<P> {
     pub fn start(platform: P) -> Self {
         Context { driver: Driver::start(platform.clone()), platform }
     }
+}
+
+/// Runs an application on a machine: brings the devices up beside it, and takes them down when it
+/// has ended, so that none can write to memory any more (specification 05 §5).
+///
+/// ```text
+/// axon_boot::entry!(|machine| axon::run(machine, axon_bringup::main));
+/// ```
+pub async fn run<P, F>(platform: P, application: impl FnOnce(Context<P>) -> F) -> ExitCode
+where
+    P: Platform,
+    F: Future<Output = ExitCode>,
+{
+    let context = Context::start(platform);
+    let driver = context.driver.clone();
+    let code = application(context).await;
+    driver.shut_down().await;
+    code
 }
 
 /// How an application ends: 0 for success, 1 to 99 for its own failures.

@@ -16,6 +16,7 @@ use axon_ports::reset::{DeviceState, Requester, ResetRequest};
 use axon_ports::telemetry::{EventKind, TraceEvent, TraceKind};
 use axon_ports::{ClientId, ClientSlot, CoreMap, DeviceIndex, RoutingId};
 use axon_telemetry::Telemetry;
+use embassy_futures::select::select;
 
 use crate::driver::Inner as DriverInner;
 use crate::memory::{self, MemoryTotals};
@@ -33,6 +34,18 @@ struct Shared<P: Platform> {
     position: usize,
     device_id: u16,
     bringup_ns: AtomicU64,
+}
+
+/// Most time that the poster gets to end (rung T5): two sample periods.
+const POSTER_ENDS: Duration = Duration::from_millis(100);
+
+/// Rungs T6 to T9: nothing can write to memory any more, then the memory is given back.
+async fn take_down<P: Platform>(neuron: &NeuronDevice<P>, memory: &MemoryClient) {
+    neuron.shut_down().await;
+    match memory.shutdown().await {
+        Ok(report) => log::debug!("{}: {report:?}", neuron.index()),
+        Err(error) => log::debug!("{}: {error}", neuron.index()),
+    }
 }
 
 /// A Neuron device. Clones are handles on the same one.
@@ -62,8 +75,17 @@ impl<P: Platform> Device<P> {
         let Published { device: neuron, completion, reset } = ladder.publish(memory.clone())?;
         let attached = Arc::new(Attached::default());
         let telemetry = match &driver.config.telemetry {
-            Some(config) => telemetry::make(platform, config, &neuron, &memory, &attached)?,
-            None => None,
+            Some(config) => telemetry::make(platform, config, &neuron, &memory, &attached),
+            None => Ok(None),
+        };
+        let telemetry = match telemetry {
+            Ok(telemetry) => telemetry,
+            Err(error) => {
+                // Nobody is going to serve the shutdown: without its service it answers at once.
+                drop(service);
+                take_down(&neuron, &memory).await;
+                return Err(error);
+            }
         };
         let peers = Peers {
             platform: platform.clone(),
@@ -73,14 +95,7 @@ impl<P: Platform> Device<P> {
             attached,
         };
         let (clients, control) = Clients::new(peers);
-        platform.spawn("memory", service.run())?;
-        platform.spawn("completion", completion)?;
-        platform.spawn("reset", reset)?;
-        platform.spawn("control", control.run())?;
-        if let Some(poster) = telemetry.as_ref().and_then(Telemetry::poster) {
-            platform.spawn("poster", poster.run())?;
-        }
-        Ok(Device(Arc::new(Shared {
+        let device = Device(Arc::new(Shared {
             driver: driver.clone(),
             neuron,
             memory,
@@ -89,7 +104,34 @@ impl<P: Platform> Device<P> {
             position,
             device_id: (function.config_read32(0) >> 16) as u16,
             bringup_ns: AtomicU64::new(0),
-        })))
+        }));
+        let started = platform
+            .spawn("memory", service.run())
+            .and_then(|()| platform.spawn("completion", completion))
+            .and_then(|()| platform.spawn("reset", reset))
+            .and_then(|()| platform.spawn("control", control.run()))
+            .and_then(|()| match device.0.telemetry.as_ref().and_then(Telemetry::poster) {
+                Some(poster) => platform.spawn("poster", poster.run()),
+                None => Ok(()),
+            });
+        if let Err(error) = started {
+            device.shut_down().await;
+            return Err(error.into());
+        }
+        Ok(device)
+    }
+
+    /// Takes the device down (specification 05 §5): clients lose their access, transfers end, the
+    /// engines stop, bus mastering goes off, then the memory is given back. What is left answers
+    /// [`Error::Removed`].
+    pub async fn shut_down(&self) {
+        self.0.clients.remove();
+        if let Some(telemetry) = &self.0.telemetry {
+            telemetry.stop();
+            let bound = self.0.driver.platform.sleep(POSTER_ENDS);
+            select(telemetry.stopped(), bound).await;
+        }
+        take_down(&self.0.neuron, &self.0.memory).await;
     }
 
     /// Public number.

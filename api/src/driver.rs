@@ -70,9 +70,22 @@ pub(crate) struct Inner<P: Platform> {
 struct Progress<P: Platform> {
     devices: Vec<Device<P>>,
     refusals: Vec<Refusal>,
+    /// [`Driver::shut_down`] was called.
+    ending: bool,
     /// Functions whose bring-up, first reset included, is not over.
     unsettled: usize,
     waiters: MultiWakerRegistration<8>,
+}
+
+impl<P: Platform> Progress<P> {
+    /// Lists a device; answers whether it has to go at once.
+    fn enter(&mut self, device: &Device<P>) -> bool {
+        if !self.ending {
+            let at = self.devices.partition_point(|other| other.index() < device.index());
+            self.devices.insert(at, device.clone());
+        }
+        self.ending
+    }
 }
 
 /// A function that did not become a device.
@@ -111,6 +124,7 @@ impl<P: Platform> Driver<P> {
         let progress = Progress {
             devices: Vec::new(),
             refusals: Vec::new(),
+            ending: false,
             unsettled: functions.len(),
             waiters: MultiWakerRegistration::new(),
         };
@@ -145,6 +159,18 @@ impl<P: Platform> Driver<P> {
         .await;
     }
 
+    /// Takes every device down, one after the other; see [`Device::shut_down`]. Functions that are
+    /// still being brought up follow when they are.
+    pub async fn shut_down(&self) {
+        let devices = self.0.change(|progress| {
+            progress.ending = true;
+            core::mem::take(&mut progress.devices)
+        });
+        for device in devices {
+            device.shut_down().await;
+        }
+    }
+
     /// Every device, by index.
     pub fn devices(&self) -> Vec<Device<P>> {
         self.0.change(|progress| progress.devices.clone())
@@ -177,10 +203,9 @@ impl<P: Platform> Inner<P> {
         let started = self.platform.now();
         match Device::bring_up(&self, position, &function).await {
             Ok(device) => {
-                self.change(|progress| {
-                    let at = progress.devices.partition_point(|d| d.index() < device.index());
-                    progress.devices.insert(at, device.clone());
-                });
+                if self.change(|progress| progress.enter(&device)) {
+                    device.shut_down().await;
+                }
                 let state = device.settled().await;
                 device.set_bringup(self.platform.now().since(started));
                 log::info!("{} at {} is {}", device.index(), device.bdf(), state.name());

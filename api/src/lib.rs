@@ -20,7 +20,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `context` | [`Context`], [`ExitCode`]: what an application starts and ends with |
+//! | `context` | [`run`], [`Context`], [`ExitCode`]: what an application starts and ends with |
 //! | `driver` | [`Driver`]: brings every function up, lists devices and refusals |
 //! | `device` | [`Device`]: identity, state, registers, resets; no rights |
 //! | `client` | [`Client`]: one attach slot; allocation, the by-number layer |
@@ -52,7 +52,7 @@ mod telemetry;
 
 pub use buffer::{Buffer, DeviceBuffer, HostBuffer, View};
 pub use client::{Client, DeviceAlloc, HostAlloc, InfoClient};
-pub use context::{Context, ExitCode};
+pub use context::{Context, ExitCode, run};
 pub use device::Device;
 pub use driver::{Driver, DriverConfig, Refusal};
 pub use error::Error;

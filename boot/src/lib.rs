@@ -6,7 +6,7 @@
 //! ```text
 //! #![no_std]
 //! #![no_main]
-//! axon_boot::entry!(|machine| axon_bringup::main(axon::Context::start(machine)));
+//! axon_boot::entry!(|machine| axon::run(machine, axon_bringup::main));
 //! ```
 //!
 //! | module | what it holds |

@@ -3,7 +3,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`machine`] | machines by a short description |
+//! | [`mod@machine`] | machines by a short description |
 //! | [`transcript`] | console sessions kept as files: what was typed, what was answered |
 //!
 //! The tests are in `tests/`, the transcripts in `scripts/`. A run with `AXON_BLESS=1` writes the

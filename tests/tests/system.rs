@@ -6,7 +6,7 @@ use axon::ports::reset::DeviceState;
 use axon::ports::{AllocRequest, CoreMap, Location};
 use axon::{Client, Context, DeviceAlloc, HostAlloc};
 use axon_hosted::{Input, Machine};
-use axon_platform::{Errno, Platform};
+use axon_platform::{Errno, PciFunction, Platform};
 use axon_tests::{machine, on};
 
 async fn open(cx: &Context<Machine>) -> Client<Machine> {
@@ -220,4 +220,69 @@ fn json_has_the_same_keys_one_object_a_line() {
     assert_eq!((&lines[2]["ok"], &lines[2]["error"]), (&false.into(), &"EINVAL".into()));
     assert_eq!(lines[3]["state"], "READY");
     assert_eq!(lines[4]["count"], 1);
+}
+
+#[test]
+fn devices_that_were_taken_down_can_be_brought_up_again() {
+    let machine = machine("trn1,trn2");
+    for _ in 0..3 {
+        let app = async |cx: Context<Machine>| {
+            let client = open(&cx).await;
+            let hbm = client.alloc_device(DeviceAlloc::new(4096)).await.unwrap();
+            hbm.write(0, b"again").await.unwrap();
+            axon::ExitCode::SUCCESS
+        };
+        let ended = machine.run(axon::run(machine.clone(), app)).expect("it ends");
+        assert_eq!(ended, axon::ExitCode::SUCCESS);
+        machine.run_for(Duration::from_millis(20)).expect("it ends");
+        assert_eq!(machine.tasks(), [""; 0], "every task has ended");
+        for function in machine.functions() {
+            let command = function.config_read32(4);
+            assert_eq!(command & 4, 0, "bus mastering is off");
+        }
+    }
+    machine.shut_down();
+}
+
+#[test]
+fn what_outlives_its_device_says_that_it_is_gone() {
+    on("trn1", |cx| async move {
+        let client = open(&cx).await;
+        let device = client.device().clone();
+        let hbm = client.alloc_device(DeviceAlloc::new(4096)).await.unwrap();
+        cx.driver.shut_down().await;
+        assert_eq!(hbm.write(0, b"x").await.unwrap_err().errno(), Errno::EACCES);
+        assert_eq!(device.open().await.err().unwrap().errno(), Errno::ENODEV);
+        assert!(device.open_info().is_err());
+        client.close().await;
+        assert!(cx.driver.devices().is_empty());
+    });
+}
+
+#[test]
+fn more_writers_than_bounce_chunks_take_turns() {
+    on("trn1", |cx| async move {
+        let client = open(&cx).await;
+        let hbm = client.alloc_device(DeviceAlloc::new(12 << 16)).await.unwrap();
+        let data: Vec<Vec<u8>> = (0..12).map(|byte| vec![byte; 1 << 16]).collect();
+        let mut writes: Vec<_> = data
+            .iter()
+            .zip(0..)
+            .map(|(data, at): (_, u64)| Box::pin(hbm.write(at << 16, data)))
+            .collect();
+        // Polled in turns, as tasks would be.
+        std::future::poll_fn(|cx| {
+            writes.retain_mut(|write| match write.as_mut().poll(cx) {
+                std::task::Poll::Ready(result) => result.is_err(),
+                std::task::Poll::Pending => true,
+            });
+            if writes.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+        .await;
+        for (at, expected) in (0u64..).zip(&data) {
+            let mut found = vec![0; 1 << 16];
+            hbm.read(at << 16, &mut found).await.unwrap();
+            assert!(found == *expected, "piece {at}");
+        }
+    });
 }

@@ -22,7 +22,7 @@ pub enum Event {
     Echo(Vec<u8>),
     /// A line is complete.
     Line(String),
-    /// A line was longer than [the limit](LIMIT_BYTES) and is lost.
+    /// A line was longer than 256 KiB and is lost.
     TooLong,
     /// The input ends.
     End,

@@ -7,7 +7,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`editor`] | bytes of a terminal to lines |
-//! | [`line`] | the frame around a command: comment, `$x =`, `expect` |
+//! | [`mod@line`] | the frame around a command: comment, `$x =`, `expect` |
 //! | [`engine`] | variables, expectations, the count of failures |
 //! | [`words`], [`number`] | the words of a command |
 //! | [`answer`] | `ok`, `error`, rows; as words or JSON |

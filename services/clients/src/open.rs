@@ -8,7 +8,7 @@ use core::task::Poll;
 
 use axon_ports::reset::DeviceState;
 use axon_ports::{ClientId, ClientSlot};
-use embassy_futures::select::{Either, select};
+use embassy_futures::select::select;
 use embassy_sync::blocking_mutex::Mutex;
 use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
 use embassy_sync::waitqueue::MultiWakerRegistration;
@@ -166,15 +166,16 @@ impl<D: DevicePeers> Clients<D> {
     /// Waits until the device is READY.
     async fn settled(&self) -> Result<(), ClientError> {
         loop {
+            if self.0.is_removed() {
+                return Err(ClientError::DeviceGone);
+            }
             match self.0.peers.state() {
                 DeviceState::Ready => return Ok(()),
                 DeviceState::Invalid => return Err(ClientError::DeviceFailed),
                 DeviceState::Reset => {
                     let changed = self.0.peers.state_changed(DeviceState::Reset);
                     let removed = self.0.wait_for(|_, removed| removed.then_some(()));
-                    if let Either::Second(()) = select(changed, removed).await {
-                        return Err(ClientError::DeviceGone);
-                    }
+                    select(changed, removed).await;
                 }
             }
         }

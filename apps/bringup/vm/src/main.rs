@@ -3,4 +3,4 @@
 #![no_std]
 #![no_main]
 
-axon_boot::entry!(|machine| axon_bringup::main(axon::Context::start(machine)));
+axon_boot::entry!(|machine| axon::run(machine, axon_bringup::main));

@@ -1,5 +1,5 @@
 //! console in a Linux process, against the in-process model and virtual time.
 
 fn main() -> std::process::ExitCode {
-    axon_hosted::run(|machine| axon_console::main(axon::Context::start(machine)))
+    axon_hosted::run(|machine| axon::run(machine, axon_console::main))
 }
