@@ -12,11 +12,13 @@ use axon_ports::{
 use crate::batch::Batch;
 use crate::call::{AllocCall, Call};
 use crate::counters::Counters;
+use crate::exports::{Export, Peer, Registration};
 use crate::faults::Faults;
 use crate::host::HostSource;
 use crate::mailbox::Mailbox;
 use crate::messages::Request;
-use crate::set::{ChunkInfo, ChunkLine, MemorySet, ShutdownReport, Usage};
+use crate::set::{ChunkInfo, ChunkLine, MemorySet, ScrubRange, ShutdownReport, Usage};
+use crate::windows::{Shown, SpecialBlock, Window};
 
 /// A way to the memory service of one device; clones reach the same.
 ///
@@ -187,6 +189,82 @@ impl MemoryClient {
         len: u64,
     ) -> impl Future<Output = Result<Pin, MemoryError>> + Send {
         self.call(Request::Within { pa, len })
+    }
+
+    /// A window on the chunk that contains `cookie`; see [`MemorySet::map_window`].
+    pub fn map_window(
+        &self,
+        client: ClientId,
+        cookie: u64,
+        size: u64,
+    ) -> impl Future<Output = Result<Window, MemoryError>> + Send {
+        self.call(Request::MapWindow { client, cookie, size })
+    }
+
+    /// A window on a special block, which the caller has looked up and allowed.
+    pub fn map_special(
+        &self,
+        client: ClientId,
+        block: SpecialBlock,
+    ) -> impl Future<Output = Result<Window, MemoryError>> + Send {
+        self.call(Request::MapSpecial { client, block })
+    }
+
+    /// What lies at an address inside one of the client's windows (GET_VA_PLACEMENT).
+    pub fn placement(
+        &self,
+        client: ClientId,
+        address: u64,
+    ) -> impl Future<Output = Result<Shown, MemoryError>> + Send {
+        self.call(Request::Placement { client, address })
+    }
+
+    /// Exports part of one of the client's windows (DMABUF_FD).
+    pub fn export(
+        &self,
+        client: ClientId,
+        address: u64,
+        size: u64,
+    ) -> impl Future<Output = Result<Export, MemoryError>> + Send {
+        self.call(Request::Export { client, address, size })
+    }
+
+    /// Registers part of one of the client's windows with a peer device.
+    pub fn register(
+        &self,
+        client: ClientId,
+        address: u64,
+        size: u64,
+        peer: Arc<dyn Peer>,
+    ) -> impl Future<Output = Result<Registration, MemoryError>> + Send {
+        self.call(Request::Register { client, address, size, peer })
+    }
+
+    /// Pins the client's host chunks that descriptors name, as ranges of tagged addresses.
+    pub fn validate_host(
+        &self,
+        client: ClientId,
+        ranges: Vec<(u64, u64)>,
+    ) -> impl Future<Output = Result<Vec<Pin>, MemoryError>> + Send {
+        self.call(Request::ValidateHost { client, ranges })
+    }
+
+    /// Admits a scrub of a channel; see [`MemorySet::begin_scrub`].
+    pub fn begin_scrub(
+        &self,
+        client: ClientId,
+        channel: u32,
+    ) -> impl Future<Output = Result<ScrubRange, MemoryError>> + Send {
+        self.call(Request::BeginScrub { client, channel })
+    }
+
+    /// Ends the client's scrub of a channel.
+    pub fn end_scrub(
+        &self,
+        client: ClientId,
+        channel: u32,
+    ) -> impl Future<Output = Result<(), MemoryError>> + Send {
+        self.call(Request::EndScrub { client, channel })
     }
 
     /// Enters a client into its attach slot.

@@ -26,6 +26,7 @@ mod cell;
 mod client;
 pub mod config;
 pub mod counters;
+pub mod exports;
 pub mod faults;
 mod handles;
 mod host;
@@ -37,6 +38,7 @@ mod set;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+pub mod windows;
 
 pub use batch::Batch;
 pub use client::MemoryClient;
@@ -44,4 +46,6 @@ pub use config::MemoryConfig;
 pub use counters::{ClientTotals, CounterValue, Counters};
 pub use host::{HostSource, PlatformMemory};
 pub use service::MemoryService;
-pub use set::{ArenaUsage, ChunkInfo, ChunkLine, MemorySet, PoolUsage, ShutdownReport, Usage};
+pub use set::{
+    ArenaUsage, ChunkInfo, ChunkLine, MemorySet, PoolUsage, ScrubRange, ShutdownReport, Usage,
+};

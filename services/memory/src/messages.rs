@@ -13,6 +13,12 @@
 //! | `Publish` | handle | gone, handle table down | the same handle |
 //! | `SearchPa` | facts and handle | no such address, forbidden, table down | same answer |
 //! | `Within` | pin | no such address, out of bounds | another pin |
+//! | `MapWindow`, `MapSpecial` | window | bad cookie or size, forbidden, no room | another window |
+//! | `Placement` | what is there | no window | same answer |
+//! | `Export`, `Register` | value | no window, bad size | another one |
+//! | `ValidateHost` | pins | not the client's host memory | other pins |
+//! | `BeginScrub` | range | bad channel, busy | busy |
+//! | `EndScrub` | done | none begun | none begun |
 //! | `Attach` | done | slot taken | nothing |
 //! | `Detach` | done, when all its chunks are swept | not attached | not attached |
 //! | `LastClientGone` | done, when swept | – | nothing |
@@ -30,8 +36,10 @@ use alloc::vec::Vec;
 use axon_ports::{Chunk, ChunkName, ClientId, ClientSlot, MemoryError, Pin};
 
 use crate::batch::BatchShared;
+use crate::exports::{Export, Peer, Registration};
 use crate::faults::Faults;
-use crate::set::{ChunkInfo, ChunkLine, ShutdownReport, Usage};
+use crate::set::{ChunkInfo, ChunkLine, ScrubRange, ShutdownReport, Usage};
+use crate::windows::{Shown, SpecialBlock, Window};
 
 /// What the task can be asked, besides an allocation, which is an
 /// [`AllocRequest`](axon_ports::AllocRequest).
@@ -61,6 +69,42 @@ pub(crate) enum Request {
     Within {
         pa: u64,
         len: u64,
+    },
+    MapWindow {
+        client: ClientId,
+        cookie: u64,
+        size: u64,
+    },
+    MapSpecial {
+        client: ClientId,
+        block: SpecialBlock,
+    },
+    Placement {
+        client: ClientId,
+        address: u64,
+    },
+    Export {
+        client: ClientId,
+        address: u64,
+        size: u64,
+    },
+    Register {
+        client: ClientId,
+        address: u64,
+        size: u64,
+        peer: Arc<dyn Peer>,
+    },
+    ValidateHost {
+        client: ClientId,
+        ranges: Vec<(u64, u64)>,
+    },
+    BeginScrub {
+        client: ClientId,
+        channel: u32,
+    },
+    EndScrub {
+        client: ClientId,
+        channel: u32,
     },
     Attach {
         client: ClientId,
@@ -101,6 +145,12 @@ pub(crate) enum Reply {
     Info(Result<ChunkInfo, MemoryError>),
     Pin(Result<Pin, MemoryError>),
     Lines(Result<Vec<ChunkLine>, MemoryError>),
+    Window(Result<Window, MemoryError>),
+    Shown(Result<Shown, MemoryError>),
+    Export(Result<Export, MemoryError>),
+    Registration(Result<Registration, MemoryError>),
+    Pins(Result<Vec<Pin>, MemoryError>),
+    Scrub(Result<ScrubRange, MemoryError>),
     Usage(Result<Usage, MemoryError>),
     Report(Result<ShutdownReport, MemoryError>),
     Gone,
@@ -132,6 +182,12 @@ from_reply! {
     Info => ChunkInfo;
     Pin => Pin;
     Lines => Vec<ChunkLine>;
+    Window => Window;
+    Shown => Shown;
+    Export => Export;
+    Registration => Registration;
+    Pins => Vec<Pin>;
+    Scrub => ScrubRange;
     Usage => Usage;
     Report => ShutdownReport;
 }

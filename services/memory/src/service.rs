@@ -147,6 +147,30 @@ impl<S: HostSource> MemoryService<S> {
             Request::Within { pa, len } => Reply::Pin(self.set.within(pa, len).and_then(|name| {
                 self.set.table().pin_name(name).ok_or(MemoryError::NoSuchAddress { pa })
             })),
+            Request::MapWindow { client, cookie, size } => {
+                Reply::Window(self.set.map_window(client, cookie, size))
+            }
+            Request::MapSpecial { client, block } => {
+                Reply::Window(self.set.map_special(client, block))
+            }
+            Request::Placement { client, address } => {
+                Reply::Shown(self.set.placement(client, address))
+            }
+            Request::Export { client, address, size } => {
+                Reply::Export(self.set.export(client, address, size))
+            }
+            Request::Register { client, address, size, peer } => {
+                Reply::Registration(self.set.register(client, address, size, peer))
+            }
+            Request::ValidateHost { client, ranges } => {
+                Reply::Pins(self.set.validate_host(client, &ranges))
+            }
+            Request::BeginScrub { client, channel } => {
+                Reply::Scrub(self.set.begin_scrub(client, channel))
+            }
+            Request::EndScrub { client, channel } => {
+                Reply::Done(self.set.end_scrub(client, channel))
+            }
             Request::Attach { client, slot } => Reply::Done(self.set.attach(client, slot)),
             Request::Detach { client, slot } => match self.set.begin_detach(client, slot) {
                 Ok(state) => {

@@ -6,6 +6,7 @@ mod hot;
 mod query;
 mod release;
 mod sweep;
+mod windows;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -29,6 +30,10 @@ use crate::records::Records;
 pub use query::{ArenaUsage, ChunkInfo, ChunkLine, PoolUsage, Usage};
 pub use sweep::ShutdownReport;
 pub(crate) use sweep::SweepState;
+pub use windows::ScrubRange;
+
+pub(crate) use query::is_notification;
+use windows::Windows;
 
 /// Pages below 4 GiB: what the host index spans.
 const LOW_PAGES: u32 = 1 << 20;
@@ -68,6 +73,9 @@ struct State<S> {
     live_clients: [u32; ClientSlot::COUNT],
     /// Rest of the release chain taken last.
     chain: u32,
+    windows: Windows,
+    /// Who scrubs a channel.
+    scrubs: [Option<ClientId>; 4],
     warned: Warned,
 }
 
@@ -132,6 +140,8 @@ impl<S: HostSource> MemorySet<S> {
                 clients: [0; ClientSlot::COUNT],
                 live_clients: [0; ClientSlot::COUNT],
                 chain: NO_SLOT,
+                windows: Windows::new(),
+                scrubs: [None; 4],
                 warned: Warned::default(),
             },
         };
@@ -208,9 +218,7 @@ impl<S: HostSource> MemorySet<S> {
     /// Arms failures to come.
     pub fn arm(&mut self, faults: Faults) {
         self.state.faults = faults;
-        let state = &mut self.state;
-        let usual = state.regions == 1 && !faults.allocation.is_armed();
-        state.hot_channels = if usual { state.channels } else { 0 };
+        self.state.refresh_hot_channels();
     }
 
     fn record(&self, slot: u32) -> Result<&ChunkRecord, MemoryError> {
@@ -219,6 +227,14 @@ impl<S: HostSource> MemorySet<S> {
 }
 
 impl<S> State<S> {
+    /// The hot way is taken where nothing unusual has to be looked at.
+    fn refresh_hot_channels(&mut self) {
+        let usual = self.regions == 1
+            && !self.faults.allocation.is_armed()
+            && self.scrubs.iter().all(Option::is_none);
+        self.hot_channels = if usual { self.channels } else { 0 };
+    }
+
     /// Place in the grid; the caller has checked both numbers.
     #[inline(always)]
     fn cell_index(&self, channel: u32, region: u32) -> usize {

@@ -9,3 +9,4 @@ mod oracle;
 mod rig;
 mod scratchpad;
 mod task;
+mod windows;

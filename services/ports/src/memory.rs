@@ -227,6 +227,11 @@ pub enum MemoryError {
         /// Entries there are.
         needed: usize,
     },
+    /// No room of a fixed kind is left.
+    NoSpace {
+        /// Room for what.
+        what: &'static str,
+    },
     /// Not part of this build.
     Unsupported {
         /// What.
@@ -246,6 +251,7 @@ impl MemoryError {
             | MemoryError::NoSuchAddress { .. } => Errno::ENOMEM,
             MemoryError::WrongOwner { .. } | MemoryError::Forbidden { .. } => Errno::EPERM,
             MemoryError::TooSmall { .. } => Errno::EAGAIN,
+            MemoryError::NoSpace { .. } => Errno::ENOSPC,
             MemoryError::NotAttached => Errno::EACCES,
             MemoryError::HandleTableDown => Errno::ENOENT,
             MemoryError::Busy { .. } => Errno::EBUSY,
@@ -282,6 +288,7 @@ impl fmt::Display for MemoryError {
             MemoryError::Gone => f.write_str("the memory service has ended"),
             MemoryError::Forbidden { what } => write!(f, "{what} is not allowed for this chunk"),
             MemoryError::TooSmall { needed } => write!(f, "room for {needed} entries is needed"),
+            MemoryError::NoSpace { what } => write!(f, "no room for more {what}"),
             MemoryError::Unsupported { what } => write!(f, "{what} is not supported"),
         }
     }

@@ -31,6 +31,7 @@ enum Refusal {
     Alignment,
     Category,
     NotAttached,
+    Scrubbed,
     NoMemory,
     NoRecords,
     HandleTableDown,
@@ -220,6 +221,12 @@ impl<S: HostSource> State<S> {
             Some((client, _)) => owner = client.number(),
             None => {}
         }
+        if request.location == Location::Device
+            && let Some(Some(scrubber)) = self.scrubs.get(request.channel as usize)
+            && owner != scrubber.number()
+        {
+            return Err(Refusal::Scrubbed);
+        }
         let cell = self.cell_index(request.channel, region);
         Ok(Checked { size: round_up(request.size), region, cell, owner, payer, list })
     }
@@ -337,6 +344,7 @@ impl<S: HostSource> State<S> {
             Refusal::Region => ("region", request.region.into()),
             Refusal::Alignment => ("alignment", request.align),
             Refusal::Category => ("category", request.category.0.into()),
+            Refusal::Scrubbed => return MemoryError::Busy { what: "the channel, by a scrub," },
             Refusal::NotAttached => return MemoryError::NotAttached,
             Refusal::NoRecords => return MemoryError::NoRecords,
             Refusal::HandleTableDown => return MemoryError::HandleTableDown,

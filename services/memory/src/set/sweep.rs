@@ -62,6 +62,11 @@ impl<S: HostSource> MemorySet<S> {
             return Err(MemoryError::NotAttached);
         }
         self.state.live_clients[slot.index()] = 0;
+        self.state.windows.close(Some(client));
+        for scrub in &mut self.state.scrubs {
+            scrub.take_if(|scrubber| *scrubber == client);
+        }
+        self.state.refresh_hot_channels();
         self.table.set_gate(1 << slot.number(), true);
         Ok(SweepState { slot })
     }
@@ -87,6 +92,7 @@ impl<S: HostSource> MemorySet<S> {
     /// device; then proves that nothing is left.
     pub fn destroy(&mut self) -> ShutdownReport {
         let (table, state) = (&*self.table, &mut self.state);
+        state.windows.close(None);
         state.collect_all(table);
         let mut report = ShutdownReport::default();
         for slot in ClientSlot::all() {
