@@ -11,15 +11,15 @@ use axon_ports::reset::DeviceState;
 
 use crate::bench::{Setup, trn1, trn2};
 
-/// What became of a machine with these functions: index or error of each, in bus order of success.
-fn bring_up(functions: Vec<FunctionConfig>) -> (Vec<(u32, DeviceState)>, Vec<(Errno, String)>) {
+/// What became of the functions of a machine: devices by index, refusals in bus order.
+type Outcome = (Vec<(u32, DeviceState)>, Vec<(Errno, String)>);
+
+/// Brings these functions up.
+fn bring_up(functions: Vec<FunctionConfig>) -> Outcome {
     bring_up_named(functions, None)
 }
 
-fn bring_up_named(
-    functions: Vec<FunctionConfig>,
-    name: Option<&str>,
-) -> (Vec<(u32, DeviceState)>, Vec<(Errno, String)>) {
+fn bring_up_named(functions: Vec<FunctionConfig>, name: Option<&str>) -> Outcome {
     let mut builder = Machine::builder();
     for function in functions {
         builder = builder.function(function);
