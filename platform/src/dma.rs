@@ -345,12 +345,20 @@ impl DescriptorRing {
         self.mask
     }
 
-    /// Stores one descriptor whole.
+    /// Stores one descriptor, its first two words and its address in one access each.
     #[inline]
     pub fn store(&self, index: u32, value: Descriptor) {
+        let [w0, w1, w2, w3] = value.0;
+        let control = u64::from(w0) | u64::from(w1) << 32;
+        let address = u64::from(w2) | u64::from(w3) << 32;
+        let slot = self.slot(index).cast::<u64>();
         // SAFETY: the masked index is inside the buffer, which `descriptor_ring` proved to hold
-        // `mask + 1` descriptors; the buffer is aligned to 16.
-        unsafe { self.slot(index).write_volatile(value) };
+        // `mask + 1` descriptors; the buffer is aligned to 16. Words are little-endian on every
+        // machine that has such a device.
+        unsafe {
+            slot.write_volatile(control);
+            slot.add(1).write_volatile(address);
+        }
     }
 
     /// Loads one descriptor.

@@ -26,6 +26,8 @@ pub struct BenchOptions {
 /// A benchmark of `apps/bench`.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Benchmark {
+    /// Copies and fills, one at a time and many at once
+    Copy,
     /// A message between two tasks: request, reply, wake-up
     Hop,
 }
@@ -42,10 +44,11 @@ struct Machine {
 /// # Errors
 /// Where the VM cannot be started.
 pub fn bench(bench: &BenchOptions) -> Result<ExitCode, Error> {
-    let name = match bench.benchmark {
-        Benchmark::Hop => "hop",
+    let (name, device) = match bench.benchmark {
+        Benchmark::Copy => ("copy", "trn1"),
+        Benchmark::Hop => ("hop", "none"),
     };
-    let words = ["bench", "--device", "none", "--icount", "--", name];
+    let words = ["bench", "--device", device, "--icount", "--", name];
     let mut options = Machine::parse_from(words).options;
     options.report = bench.report.clone();
     options.json = bench.json;

@@ -6,6 +6,7 @@
 //!
 //! | benchmark | rows |
 //! |---|---|
+//! | `copy` | what copies and fills cost |
 //! | `hop` | what a message between two tasks costs, and what the memory service's messages cost |
 
 #![no_std]
@@ -13,6 +14,7 @@
 
 extern crate alloc;
 
+mod copy;
 mod hop;
 mod memory;
 mod row;
@@ -48,10 +50,12 @@ pub async fn main<P: Platform>(machine: P) -> u8 {
     let unit = words.iter().find_map(|word| word.strip_prefix("unit=")).unwrap_or("counts");
     let benchmark = words.iter().find(|word| !word.contains('='));
     let rows = match benchmark.map(String::as_str) {
+        Some("copy") => copy::measure(&machine).await,
         Some("hop") => hop(&machine).await,
         other => {
             let name = other.unwrap_or_default();
-            machine.console_write(format!("no benchmark is called {name:?}: hop\n").as_bytes());
+            machine
+                .console_write(format!("no benchmark is called {name:?}: copy, hop\n").as_bytes());
             return USAGE;
         }
     };
@@ -72,6 +76,14 @@ pub async fn main<P: Platform>(machine: P) -> u8 {
 enum Error {
     Spawn(SpawnError),
     Memory(MemoryError),
+    Api(axon::Error),
+    NoDevice,
+}
+
+impl From<axon::Error> for Error {
+    fn from(error: axon::Error) -> Error {
+        Error::Api(error)
+    }
 }
 
 impl From<SpawnError> for Error {
@@ -91,6 +103,8 @@ impl fmt::Display for Error {
         match self {
             Error::Spawn(error) => error.fmt(f),
             Error::Memory(error) => error.fmt(f),
+            Error::Api(error) => error.fmt(f),
+            Error::NoDevice => f.write_str("no device came up"),
         }
     }
 }

@@ -143,7 +143,8 @@ impl<P: Platform> Shared<P> {
     /// Tells the completion task that something was staged on a port.
     #[inline]
     pub fn mark_dirty(&self, port: u8) {
-        if self.dirty.fetch_or(1 << (port % 64), Ordering::AcqRel) == 0 {
+        let bit = 1 << (port % 64);
+        if self.dirty.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
             self.work.wake();
         }
     }
@@ -151,6 +152,12 @@ impl<P: Platform> Shared<P> {
     /// Writes a record into the event ring.
     pub fn note(&self, client: Option<ClientId>, kind: EventKind, data: u64) {
         self.records.events.record(self.platform.now(), client, kind, data);
+    }
+
+    /// Whether something was staged, or the device is stopped.
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        self.dirty.load(Ordering::Acquire) != 0 || self.is_stopped()
     }
 
     /// Whether the tasks have to end.

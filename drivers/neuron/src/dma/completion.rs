@@ -7,20 +7,19 @@
 //! woken. No register is read unless a batch is late.
 
 use alloc::sync::Arc;
-use core::future::poll_fn;
+use core::future::{Future, poll_fn};
 use core::pin::pin;
 use core::sync::atomic::Ordering;
 use core::task::Poll;
 use core::time::Duration;
 
-use axon_platform::{Instant, Platform};
+use axon_platform::Platform;
 use axon_ports::telemetry::TraceEvent;
 
 use super::fault::{Attention, Look};
-use super::ring::{Phase, RingName};
+use super::ring::{Phase, Ring, RingName};
 use crate::Error;
 use crate::shared::{Shared, bits};
-use crate::wake::yield_now;
 
 /// Shortest and longest rest while batches are in flight.
 const REST: (Duration, Duration) = (Duration::from_micros(1), Duration::from_micros(50));
@@ -30,76 +29,110 @@ const SLOW_REST: (Duration, Duration) = (Duration::from_millis(1), Duration::fro
 /// Rings without progress are looked after this often while others make some.
 const ATTENTION_TURNS: u32 = 64;
 
-/// Runs until the device is stopped.
+/// Runs until the device is stopped: one turn each time the task is polled, whoever woke it.
 pub(crate) async fn run<P: Platform>(shared: Arc<Shared<P>>) {
     let mut active = 0;
     let mut turns = 0u32;
-    let mut rest = REST.0;
-    let mut slow_rest = SLOW_REST.0;
-    while !shared.is_stopped() {
-        turns = turns.wrapping_add(1);
-        let progress = turn(&shared, &mut active, turns.is_multiple_of(ATTENTION_TURNS));
-        if active != 0 {
-            slow_rest = SLOW_REST.0;
-            if progress {
-                rest = REST.0;
-                yield_now().await;
-            } else {
-                sleep(&shared, Some(shared.platform.now() + rest)).await;
-                rest = (rest * 2).min(REST.1);
+    let (mut rest, mut slow_rest) = (REST.0, SLOW_REST.0);
+    let mut timer = pin!(None);
+    poll_fn(|cx| {
+        loop {
+            if shared.is_stopped() {
+                return Poll::Ready(());
             }
-            continue;
+            turns = turns.wrapping_add(1);
+            let progress = turn(&shared, &mut active, turns.is_multiple_of(ATTENTION_TURNS));
+            if active != 0 && progress {
+                // Let the tasks that were woken run first.
+                cx.waker().wake_by_ref();
+                rest = REST.0;
+                return Poll::Pending;
+            }
+            shared.work.register(cx.waker());
+            if active != 0 {
+                timer.set(Some(shared.platform.sleep(rest)));
+                rest = (rest * 2).min(REST.1);
+                slow_rest = SLOW_REST.0;
+            } else if shared.quarantine.load(Ordering::Acquire) != 0 {
+                timer.set(sweep_quarantine(&shared).then(|| shared.platform.sleep(slow_rest)));
+                slow_rest = (slow_rest * 2).min(SLOW_REST.1);
+            } else {
+                if timer.is_some() {
+                    timer.set(None);
+                    (rest, slow_rest) = (REST.0, SLOW_REST.0);
+                }
+                if shared.has_work() {
+                    continue;
+                }
+                return Poll::Pending;
+            }
+            let over = match timer.as_mut().as_pin_mut() {
+                Some(timer) => timer.poll(cx).is_ready(),
+                None => false,
+            };
+            if !over && !shared.has_work() {
+                return Poll::Pending;
+            }
         }
-        rest = REST.0;
-        let quarantine = sweep_quarantine(&shared);
-        let until = quarantine.then(|| shared.platform.now() + slow_rest);
-        slow_rest = if quarantine { (slow_rest * 2).min(SLOW_REST.1) } else { SLOW_REST.0 };
-        sleep(&shared, until).await;
-    }
+    })
+    .await;
 }
 
 /// One turn; answers whether something ended. `active` are the ports with batches in flight; those
 /// without progress are looked after where no other has any, or with `attentive`.
-#[inline]
+#[inline(always)]
 fn turn<P: Platform>(shared: &Shared<P>, active: &mut u64, attentive: bool) -> bool {
     let dirty = shared.dirty.swap(0, Ordering::AcqRel);
     if dirty != 0 {
-        *active |= dirty;
         shared.platform.write_barrier();
-        for number in bits(dirty) {
-            announce(shared, number);
-        }
     }
     let mut progress = false;
-    let mut idle = 0;
-    let mut stuck = 0;
-    for number in bits(*active) {
-        match sweep(shared, number) {
-            Swept::Idle { retired } => {
-                idle |= 1 << number;
-                progress |= retired;
-            }
-            Swept::Progress => progress = true,
-            Swept::Nothing => stuck |= 1 << number,
-        }
+    let mut still_active = 0;
+    for number in bits(*active | dirty) {
+        let swept = announce_and_sweep(shared, number);
+        progress |= swept.progress;
+        still_active |= u64::from(swept.active) << number;
     }
-    *active &= !idle;
-    if stuck != 0 && (!progress || attentive) {
-        attend(shared, stuck);
+    *active = still_active;
+    if still_active != 0 && (!progress || attentive) {
+        attend(shared, still_active);
     }
     progress
 }
 
-#[inline]
-fn announce<P: Platform>(shared: &Shared<P>, number: usize) {
-    if let Some(cell) = shared.ports.get(number) {
-        cell.with(|port| {
-            if let Some(ring) = port.ring() {
-                let announced = ring.ring_doorbells(&shared.registers);
-                trace_start(shared, ring.name, announced);
-            }
-        });
-    }
+/// What a look at one ring gave.
+struct Swept {
+    /// Batches ended.
+    progress: bool,
+    /// Batches are in flight, or the ring drains.
+    active: bool,
+}
+
+/// Announces what was staged on one ring, then ends what the device has finished.
+#[inline(always)]
+fn announce_and_sweep<P: Platform>(shared: &Shared<P>, number: usize) -> Swept {
+    let nothing = Swept { progress: false, active: false };
+    let Some(cell) = shared.ports.get(number) else { return nothing };
+    cell.with(|port| {
+        let Some(ring) = port.ring() else { return nothing };
+        let announced = ring.ring_doorbells(&shared.registers);
+        if announced != 0 {
+            trace_start(shared, ring.name, announced);
+        }
+        let retired = ring.sweep();
+        let progress = retired != 0;
+        if progress {
+            trace_end(shared, ring.name, retired);
+        }
+        if ring.fill_reads_over != 0 {
+            release_fill(shared, ring);
+        }
+        let active = ring.is_busy() || matches!(ring.phase, Phase::Draining { .. });
+        if progress {
+            port.call();
+        }
+        Swept { progress, active }
+    })
 }
 
 /// Descriptors were announced, as many on each side.
@@ -114,47 +147,20 @@ pub(super) fn trace_start<P: Platform>(shared: &Shared<P>, name: RingName, annou
     shared.records.trace.emit(event, || shared.platform.now());
 }
 
-/// What a look at the markers of one ring gave.
-enum Swept {
-    /// Nothing is in flight any more.
-    Idle { retired: bool },
-    /// Some batches ended.
-    Progress,
-    /// None ended.
-    Nothing,
+/// Batches ended.
+#[inline(always)]
+fn trace_end<P: Platform>(shared: &Shared<P>, name: RingName, retired: u32) {
+    let event = TraceEvent::DmaAckCompleted {
+        engine: name.engine.number().into(),
+        queue: name.queue.number().into(),
+        count: retired.into(),
+    };
+    shared.records.trace.emit(event, || shared.platform.now());
 }
 
-#[inline]
-fn sweep<P: Platform>(shared: &Shared<P>, number: usize) -> Swept {
-    let Some(cell) = shared.ports.get(number) else { return Swept::Idle { retired: false } };
-    let (swept, fill_reads_over) = cell.with(|port| {
-        let Some(ring) = port.ring() else { return (Swept::Idle { retired: false }, 0) };
-        let retired = ring.sweep();
-        if retired != 0 {
-            let event = TraceEvent::DmaAckCompleted {
-                engine: ring.name.engine.number().into(),
-                queue: ring.name.queue.number().into(),
-                count: retired.into(),
-            };
-            shared.records.trace.emit(event, || shared.platform.now());
-        }
-        let retired = retired != 0;
-        let over = core::mem::take(&mut ring.fill_reads_over);
-        let idle = ring.in_flight.len() == 0 && !matches!(ring.phase, Phase::Draining { .. });
-        if retired {
-            port.call();
-        }
-        let swept = match (idle, retired) {
-            (true, retired) => Swept::Idle { retired },
-            (false, true) => Swept::Progress,
-            (false, false) => Swept::Nothing,
-        };
-        (swept, over)
-    });
-    if fill_reads_over != 0 {
-        shared.fill.release(fill_reads_over);
-    }
-    swept
+#[cold]
+fn release_fill<P: Platform>(shared: &Shared<P>, ring: &mut Ring) {
+    shared.fill.release(core::mem::take(&mut ring.fill_reads_over));
 }
 
 /// Looks after rings on which nothing has ended.
@@ -184,15 +190,15 @@ fn attend_one<P: Platform>(
     look: &mut Look<'_, crate::Window<P>>,
 ) -> Attention {
     let Some(cell) = shared.ports.get(number) else { return Attention::Wait };
-    let (attention, fill_reads_over) = cell.with(|port| {
+    cell.with(|port| {
         // What a reset holds is the business of its drive, which has a deadline of its own.
         let held = port.is_held();
-        let Some(ring) = port.ring() else { return (Attention::Wait, 0) };
+        let Some(ring) = port.ring() else { return Attention::Wait };
         if held && !matches!(ring.phase, Phase::Draining { .. }) {
-            return (Attention::Wait, 0);
+            return Attention::Wait;
         }
         let attention = ring.attend(look);
-        let over = core::mem::take(&mut ring.fill_reads_over);
+        release_fill(shared, ring);
         if ring.quarantined() > 0 {
             shared.quarantine.fetch_or(1 << number, Ordering::AcqRel);
         }
@@ -212,12 +218,8 @@ fn attend_one<P: Platform>(
                 }
             }
         }
-        (attention, over)
-    });
-    if fill_reads_over != 0 {
-        shared.fill.release(fill_reads_over);
-    }
-    attention
+        attention
+    })
 }
 
 /// Lets go of what late markers have proven; answers whether anything is left.
@@ -237,20 +239,4 @@ fn sweep_quarantine<P: Platform>(shared: &Shared<P>) -> bool {
         });
     }
     shared.quarantine.load(Ordering::Acquire) != 0
-}
-
-/// Rests until there is work, the device stops, or `until`.
-async fn sleep<P: Platform>(shared: &Shared<P>, until: Option<Instant>) {
-    let mut timer = pin!(until.map(|until| shared.platform.sleep_until(until)));
-    poll_fn(|cx| {
-        shared.work.register(cx.waker());
-        if shared.dirty.load(Ordering::Acquire) != 0 || shared.is_stopped() {
-            return Poll::Ready(());
-        }
-        match timer.as_mut().as_pin_mut() {
-            Some(timer) => timer.poll(cx),
-            None => Poll::Pending,
-        }
-    })
-    .await;
 }

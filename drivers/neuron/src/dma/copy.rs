@@ -9,7 +9,7 @@ use axon_platform::{DeviceAddr, Platform};
 use axon_ports::Pin;
 
 use super::fill_source::FillSource;
-use super::transfer::Transfer;
+use super::transfer::{NOTHING, Transfer};
 use crate::Error;
 use crate::shared::Shared;
 use crate::wake::Ticket;
@@ -25,14 +25,6 @@ pub struct Target {
     pub pin: Pin,
 }
 
-/// Size 0 is refused wherever data moves (03 §8).
-fn check_size(len_bytes: u64) -> Result<(), Error> {
-    if len_bytes == 0 {
-        return Err(Error::InvalidArgument { what: "transfer size", value: 0 });
-    }
-    Ok(())
-}
-
 /// A copy. Dropping it cancels nothing in hardware: the memory stays pinned until the hardware is
 /// done (03 §15).
 ///
@@ -43,7 +35,6 @@ fn check_size(len_bytes: u64) -> Result<(), Error> {
 #[must_use = "a copy does nothing unless it is started or awaited"]
 pub struct Copy<P: Platform> {
     transfer: Transfer<P>,
-    len_bytes: u64,
 }
 
 impl<P: Platform> Copy<P> {
@@ -57,16 +48,14 @@ impl<P: Platform> Copy<P> {
     ) -> Self {
         let pins = [Some(source.pin), Some(destination.pin)];
         let (from, to) = (source.address, destination.address);
-        Copy { transfer: Transfer::new(shared, port, from, to, len_bytes, pins), len_bytes }
+        Copy { transfer: Transfer::new(shared, port, from, to, len_bytes, pins) }
     }
 
     /// Stages the copy and rings at once, without waiting for the end of the turn. Where that is
     /// not possible the first poll does it, or tells why not.
     pub fn start(&mut self) {
-        if self.len_bytes != 0 {
-            // The first poll meets the same refusal again.
-            let _ = self.transfer.try_start();
-        }
+        // The first poll meets the same refusal again.
+        let _ = self.transfer.try_start();
     }
 
     /// Stages the copy and rings at once.
@@ -75,7 +64,6 @@ impl<P: Platform> Copy<P> {
     /// [`Error::Again`] where the ring is full or in reset; nothing is staged and the copy may
     /// still be awaited. Any other error is the result of the copy.
     pub fn try_start(&mut self) -> Result<(), Error> {
-        check_size(self.len_bytes)?;
         self.transfer.try_start()
     }
 }
@@ -83,9 +71,8 @@ impl<P: Platform> Copy<P> {
 impl<P: Platform> Future for Copy<P> {
     type Output = Result<(), Error>;
 
-    #[inline]
+    #[inline(always)]
     fn poll(mut self: FuturePin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        check_size(self.len_bytes)?;
         self.transfer.poll(cx)
     }
 }
@@ -137,6 +124,9 @@ impl<P: Platform> Fill<P> {
     /// Takes the fill buffer and makes the transfer of the first 64 KiB.
     fn begin(&mut self, waker: Option<&Waker>) -> Result<Poll<()>, Error> {
         let Stage::New(ticket) = self.stage else { return Ok(Poll::Ready(())) };
+        if self.len_bytes == 0 {
+            return Err(NOTHING);
+        }
         let first = self.len_bytes.min(FillSource::BYTES);
         if let Some(ticket) = self.shared.fill.acquire(self.byte, first, ticket, waker)? {
             self.stage = Stage::New(Some(ticket));
@@ -174,7 +164,6 @@ impl<P: Platform> Future for Fill<P> {
     type Output = Result<(), Error>;
 
     fn poll(mut self: FuturePin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        check_size(self.len_bytes)?;
         loop {
             match &mut self.stage {
                 Stage::New(_) => {

@@ -57,7 +57,7 @@ impl Ring {
         self.phase = Phase::Stopped;
         while let Some(slot) = self.slab.pop(&mut self.in_flight) {
             let record = &mut self.slab[slot];
-            let again = replay && record.replayable && usize::from(record.laps) < MAX_LAPS;
+            let again = replay && !record.span.overlaps() && usize::from(record.laps) < MAX_LAPS;
             if again {
                 record.hardware = Hardware::Suspended;
                 self.slab.push(&mut self.suspended, slot);

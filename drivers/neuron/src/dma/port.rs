@@ -11,16 +11,6 @@ use super::ring::Ring;
 use crate::Error;
 use crate::wake::{Queue, Ticket};
 
-/// Whether a batch may be staged now.
-pub(crate) enum Admission {
-    /// It may: the port has a ring with room.
-    Go,
-    /// Not yet: no room, others before it, or a reset.
-    Wait,
-    /// It never will.
-    Refused(Error),
-}
-
 /// One host-transfer queue of the device, with or without a ring.
 #[derive(Default)]
 pub(crate) struct Port {
@@ -47,30 +37,23 @@ impl Port {
         self.held
     }
 
-    /// Asks to stage a batch of `data` data descriptors. `ticket` is the place in the queue.
-    #[inline]
-    pub(crate) fn admit(&mut self, data: u32, ticket: Option<Ticket>) -> Admission {
-        if self.open
-            && self.queue.is_turn(ticket)
-            && self.ring.as_deref().is_some_and(|ring| ring.has_room(data))
-        {
-            return Admission::Go;
+    /// The ring, where a batch of `data` data descriptors may be staged on it now. `ticket` is the
+    /// place in the queue.
+    #[inline(always)]
+    pub(crate) fn admit(&mut self, data: u32, ticket: Option<Ticket>) -> Option<&mut Ring> {
+        if !self.open || !self.queue.is_turn(ticket) {
+            return None;
         }
-        self.decline()
+        self.ring.as_deref_mut().filter(|ring| ring.has_room(data))
     }
 
-    #[cold]
-    fn decline(&self) -> Admission {
-        if let Some(error) = self.refused {
-            return Admission::Refused(error);
-        }
-        match &self.ring {
-            Some(ring) if ring.is_choked() => Admission::Refused(Error::QuarantineFull {
-                engine: ring.name.engine,
-                queue: ring.name.queue,
-            }),
-            _ => Admission::Wait,
-        }
+    /// Why nothing will be staged any more, however long one waits.
+    pub(crate) fn refusal(&self) -> Option<Error> {
+        self.refused.or_else(|| {
+            let ring = self.ring.as_deref().filter(|ring| ring.is_choked())?;
+            let (engine, queue) = (ring.name.engine, ring.name.queue);
+            Some(Error::QuarantineFull { engine, queue })
+        })
     }
 
     /// Queues a task until work may be staged.

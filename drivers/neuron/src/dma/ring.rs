@@ -76,16 +76,6 @@ pub(crate) struct RingCounters {
     pub replays: u64,
 }
 
-/// A batch to stage.
-pub(crate) struct Staging {
-    /// What is copied; at most [`MAX_BATCH_BYTES`].
-    pub span: Span,
-    /// Memory that the hardware may reach.
-    pub pins: [Option<Pin>; 2],
-    /// It reads the fill buffer.
-    pub reads_fill_source: bool,
-}
-
 /// A ring with memory.
 pub(crate) struct Ring {
     pub(crate) name: RingName,
@@ -102,7 +92,6 @@ pub(crate) struct Ring {
     /// Descriptors staged and not yet announced.
     staged: u32,
     next_value: u32,
-    next_number: u32,
     /// When the oldest batch was first seen to be the oldest.
     pub(super) oldest_since: Option<Instant>,
     /// Looks at the engine since then.
@@ -131,7 +120,6 @@ impl Ring {
             quarantined: List::EMPTY,
             staged: 0,
             next_value: FIRST_MARKER,
-            next_number: 0,
             oldest_since: None,
             looks: 0,
             phase: Phase::Stopped,
@@ -189,29 +177,33 @@ impl Ring {
 
     /// Stages one batch: data, barrier, marker. Nothing is announced to the device yet. The caller
     /// has seen that there is room; without a free record nothing is staged.
-    #[inline]
-    pub(crate) fn stage(&mut self, staging: Staging, waker: Option<Waker>) -> Option<BatchId> {
-        let data = data_descriptors(staging.span.bytes);
+    ///
+    /// `pins` change places with those of the record, which are none.
+    #[inline(always)]
+    pub(crate) fn stage(
+        &mut self,
+        span: Span,
+        pins: &mut [Option<Pin>; 2],
+        reads_fill_source: bool,
+        waker: Option<Waker>,
+    ) -> Option<BatchId> {
         let slot = self.slab.take()?;
-        let marker = Marker { pair: self.slab[slot].marker.pair, value: self.take_value() };
-        self.write_batch(&staging.span, marker);
-
-        let number = self.next_number;
-        self.next_number = number.wrapping_add(1);
+        let value = self.take_value();
+        let marker = Marker { pair: self.slab[slot].marker.pair, value };
+        let count = self.write_batch(&span, marker);
         let record = &mut self.slab[slot];
-        record.number = number;
-        record.count = data + MARKER_DESCRIPTORS;
-        record.marker = marker;
+        record.number = value;
+        record.count = count;
+        record.marker.value = value;
         record.hardware = Hardware::InFlight;
         record.awaited = true;
-        record.replayable = !staging.span.overlaps();
-        record.reads_fill_source = staging.reads_fill_source;
+        record.reads_fill_source = reads_fill_source;
         record.outcome = Outcome::Pending;
+        record.span = span;
         record.waker = waker;
-        record.pins = staging.pins;
-        record.span = staging.span;
+        core::mem::swap(&mut record.pins, pins);
         self.slab.push(&mut self.in_flight, slot);
-        Some(BatchId { slot, number })
+        Some(BatchId { slot, number: value })
     }
 
     #[inline]
@@ -224,9 +216,10 @@ impl Ring {
         value
     }
 
-    /// Writes the descriptors of one batch and arms its marker.
-    #[inline]
-    pub(super) fn write_batch(&mut self, span: &Span, marker: Marker) {
+    /// Writes the descriptors of one batch and arms its marker; answers how many a side.
+    #[inline(always)]
+    pub(super) fn write_batch(&mut self, span: &Span, marker: Marker) -> u32 {
+        let mut count = 2;
         let (mut source, mut destination) = (span.source.0, span.destination.0);
         let mut left = span.bytes;
         let step = if span.fixed_source { 0 } else { MAX_BYTES };
@@ -235,19 +228,20 @@ impl Ring {
             source = source.wrapping_add(step);
             destination = destination.wrapping_add(MAX_BYTES);
             left -= MAX_BYTES;
+            count += 1;
         }
         // Data and marker take different paths, so the last data has to land before the marker.
         self.write_pair(source, destination, left, Barrier::Write);
         let (from, to) = self.memory.arm(marker.pair, marker.value);
         self.write_pair(from.0, to.0, 4, Barrier::None);
 
-        let count = data_descriptors(span.bytes) + MARKER_DESCRIPTORS;
         self.staged += count;
         self.counters.descriptors += u64::from(count);
         self.counters.batches += 1;
+        count
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_pair(&mut self, source: u64, destination: u64, bytes: u64, barrier: Barrier) {
         let descriptors = pair(
             self.cursor.ring_id(),
@@ -274,7 +268,7 @@ impl Ring {
     }
 
     /// Retires every batch whose marker is there, oldest first; answers how many.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn sweep(&mut self) -> u32 {
         let mut retired = 0;
         while let Some(slot) = self.in_flight.first() {
@@ -282,43 +276,58 @@ impl Ring {
             if !self.memory.is_marked(pair, value) {
                 break;
             }
-            self.retire_oldest();
+            self.memory.disarm(pair);
+            self.slab.pop(&mut self.in_flight);
+            self.retire(slot);
             retired += 1;
+        }
+        if retired != 0 {
+            self.oldest_since = None;
+            self.looks = 0;
         }
         retired
     }
 
-    /// Ends the oldest batch, whose marker was seen.
-    #[inline]
-    fn retire_oldest(&mut self) {
-        let Some(slot) = self.slab.pop(&mut self.in_flight) else { return };
-        self.oldest_since = None;
-        self.looks = 0;
+    /// Ends a batch whose marker was seen.
+    #[inline(always)]
+    fn retire(&mut self, slot: Slot) {
         let record = &mut self.slab[slot];
         self.cursor.acknowledge(record.count);
-        self.memory.disarm(record.marker.pair);
         self.counters.completed += 1;
         self.counters.bytes += record.span.bytes;
-        record.finish(Outcome::Done);
-        self.quiet(slot);
+        record.hardware = Hardware::Quiet;
+        record.outcome = Outcome::Done;
+        let waker = record.waker.take();
+        record.unpin();
+        if record.reads_fill_source || record.laps != 0 {
+            self.tidy(slot);
+        }
+        self.slab.release(slot);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 
     /// The hardware can no longer reach what the batch named.
-    #[inline]
     pub(super) fn quiet(&mut self, slot: Slot) {
         let record = &mut self.slab[slot];
         record.hardware = Hardware::Quiet;
         record.unpin();
+        self.tidy(slot);
+        self.slab.release_if_over(slot);
+    }
+
+    /// Gives back what only some batches take.
+    #[cold]
+    fn tidy(&mut self, slot: Slot) {
         self.end_fill_read(slot);
         if self.slab[slot].laps != 0 {
             self.return_pairs(slot);
         }
-        self.slab.release_if_over(slot);
     }
 
     /// The batch no longer counts as a reader of the fill buffer. A batch in quarantine may read
     /// it once more, but what it writes then is undefined anyway.
-    #[inline]
     pub(super) fn end_fill_read(&mut self, slot: Slot) {
         let record = &mut self.slab[slot];
         if record.reads_fill_source {

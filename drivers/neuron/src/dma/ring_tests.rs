@@ -24,7 +24,7 @@ fn span(source: u64, destination: u64, bytes: u64) -> Span {
 fn stage(ring: &mut Ring, span: Span) -> BatchId {
     let data = data_descriptors(span.bytes);
     assert!(ring.has_room(data));
-    ring.stage(Staging { span, pins: [None, None], reads_fill_source: false }, None).unwrap()
+    ring.stage(span, &mut [None, None], false, None).unwrap()
 }
 
 /// Does what the device does with the marker of a batch.
@@ -325,10 +325,9 @@ fn pins_are_held_until_the_marker_or_the_end_of_quarantine() {
     let mut memory = FakeMemory::new();
     let chunk = memory.device(0x9000_0000, 4096, None);
     let stage = |bench: &mut Bench| {
-        let pins = [chunk.pin(), None];
+        let mut pins = [chunk.pin(), None];
         let span = span(0x5000, 0x9000_0000, 4096);
-        let staging = Staging { span, pins, reads_fill_source: false };
-        bench.ring.stage(staging, None).unwrap()
+        bench.ring.stage(span, &mut pins, false, None).unwrap()
     };
     let batch = stage(&mut bench);
     assert_eq!(chunk.header().pins(), 1);

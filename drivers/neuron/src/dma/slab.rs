@@ -29,7 +29,7 @@ pub(crate) struct Slot(u8);
 pub(crate) struct BatchId {
     /// Record it has, or had.
     pub slot: Slot,
-    /// Number on its ring.
+    /// Value of its first marker, which no other batch has.
     pub number: u32,
 }
 
@@ -102,7 +102,7 @@ pub(crate) enum Outcome {
 
 /// One batch.
 pub(crate) struct Record {
-    /// Number on its ring.
+    /// Value of its first marker.
     pub number: u32,
     /// Descriptors of one side, marker included.
     pub count: u32,
@@ -112,8 +112,6 @@ pub(crate) struct Record {
     pub hardware: Hardware,
     /// A future will come for the result.
     pub awaited: bool,
-    /// It may be issued again after a reset.
-    pub replayable: bool,
     /// It reads the fill buffer.
     pub reads_fill_source: bool,
     /// Times it was issued again.
@@ -139,7 +137,6 @@ impl Record {
             marker: Marker { pair, value: 0 },
             hardware: Hardware::Quiet,
             awaited: false,
-            replayable: false,
             reads_fill_source: false,
             laps: 0,
             next,
@@ -205,7 +202,9 @@ impl List {
 /// The records of one ring.
 pub(crate) struct Slab {
     records: Box<[Record; SLOTS]>,
-    free: List,
+    /// The unused one that is taken next; each names the one behind it.
+    free: Slot,
+    free_count: u16,
 }
 
 impl Index<Slot> for Slab {
@@ -231,41 +230,40 @@ impl Slab {
         records.try_reserve_exact(SLOTS).map_err(|_| Error::NoRecords)?;
         records.extend((0..=u8::MAX).map(|n| Record::unused(n.into(), Slot(n.wrapping_add(1)))));
         let records = records.into_boxed_slice().try_into().map_err(|_| Error::NoRecords)?;
-        Ok(Slab { records, free: List { head: Slot(0), tail: Slot(u8::MAX), len: SLOTS as u16 } })
+        Ok(Slab { records, free: Slot(0), free_count: SLOTS as u16 })
     }
 
     /// Records that nobody uses.
     #[inline]
     pub(crate) fn free(&self) -> u16 {
-        self.free.len
+        self.free_count
     }
 
     /// Takes an unused record.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Slot> {
-        let slot = self.free.first()?;
-        self.free.head = self[slot].next;
-        self.free.len -= 1;
+        self.free_count = self.free_count.checked_sub(1)?;
+        let slot = self.free;
+        self.free = self[slot].next;
         Some(slot)
     }
 
     /// Gives a record back once the hardware is done with it and no failure waits in it to be
     /// collected.
-    #[inline]
     pub(crate) fn release_if_over(&mut self, slot: Slot) {
-        let head = self.free.head;
-        let record = &mut self[slot];
-        if record.hardware != Hardware::Quiet || (record.awaited && record.outcome != Outcome::Done)
-        {
-            return;
+        let record = &self[slot];
+        let uncollected = record.awaited && record.outcome != Outcome::Done;
+        if record.hardware == Hardware::Quiet && !uncollected {
+            self.release(slot);
         }
-        record.awaited = false;
-        record.next = head;
-        if self.free.len == 0 {
-            self.free.tail = slot;
-        }
-        self.free.head = slot;
-        self.free.len += 1;
+    }
+
+    /// Gives a record back.
+    #[inline]
+    pub(crate) fn release(&mut self, slot: Slot) {
+        self[slot].next = self.free;
+        self.free = slot;
+        self.free_count += 1;
     }
 
     /// Appends a record to a chain.

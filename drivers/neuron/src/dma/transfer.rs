@@ -9,12 +9,14 @@ use axon_ports::Pin;
 use axon_ports::telemetry::TraceEvent;
 
 use super::completion::trace_start;
-use super::port::Admission;
-use super::ring::{MAX_BATCH_BYTES, Staging, data_descriptors};
+use super::ring::{MAX_BATCH_BYTES, data_descriptors};
 use super::slab::{BatchId, Span};
 use crate::Error;
 use crate::shared::Shared;
 use crate::wake::Ticket;
+
+/// Size 0 is refused wherever data moves (03 §8).
+pub(super) const NOTHING: Error = Error::InvalidArgument { what: "transfer size", value: 0 };
 
 /// Where a transfer stands.
 enum Stage {
@@ -26,12 +28,6 @@ enum Stage {
     InFlight(BatchId),
     /// There is none.
     Over,
-}
-
-/// What came of trying to stage a batch.
-enum Tried {
-    Staged,
-    Waits,
 }
 
 /// A transfer of any size; one batch is in flight at a time.
@@ -83,7 +79,7 @@ impl<P: Platform> Transfer<P> {
     }
 
     /// Carries the transfer on; ends with its result.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         if let Stage::InFlight(batch) = self.stage {
             match self.collect(batch, cx.waker()) {
@@ -95,10 +91,11 @@ impl<P: Platform> Transfer<P> {
                 }
             }
         }
-        if let Tried::Staged = self.try_stage(Some(cx.waker()))? {
+        if self.try_stage(Some(cx.waker())) {
             self.shared.mark_dirty(self.port);
+            return Poll::Pending;
         }
-        Poll::Pending
+        self.wait(cx.waker())
     }
 
     /// Stages the first batch and rings, if that is possible without waiting.
@@ -106,109 +103,129 @@ impl<P: Platform> Transfer<P> {
         if !matches!(self.stage, Stage::New) {
             return Ok(());
         }
-        match self.try_stage(None)? {
-            Tried::Waits => Err(Error::Again { what: "the ring is full or in reset" }),
-            Tried::Staged => {
-                self.shared.platform.write_barrier();
-                if let Some(cell) = self.shared.ports.get(usize::from(self.port)) {
-                    cell.with(|port| {
-                        if let Some(ring) = port.ring() {
-                            let announced = ring.ring_doorbells(&self.shared.registers);
-                            trace_start(&self.shared, ring.name, announced);
-                        }
-                    });
-                }
-                self.shared.mark_dirty(self.port);
-                Ok(())
-            }
+        if !self.try_stage(None) {
+            return Err(match self.refusal() {
+                Some(error) => error,
+                None => Error::Again { what: "the ring is full or in reset" },
+            });
         }
+        self.shared.platform.write_barrier();
+        if let Some(cell) = self.shared.ports.get(usize::from(self.port)) {
+            cell.with(|port| {
+                if let Some(ring) = port.ring() {
+                    let announced = ring.ring_doorbells(&self.shared.registers);
+                    trace_start(&self.shared, ring.name, announced);
+                }
+            });
+        }
+        self.shared.mark_dirty(self.port);
+        Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn collect(&mut self, batch: BatchId, waker: &Waker) -> Option<Result<(), Error>> {
         let cell = self.shared.ports.get(usize::from(self.port))?;
         cell.with(|port| port.ring()?.collect(batch, waker))
     }
 
-    /// Stages the next batch where it may be.
-    #[inline]
-    fn try_stage(&mut self, waker: Option<&Waker>) -> Result<Tried, Error> {
-        let shared = self.shared.clone();
-        let Some(cell) = shared.ports.get(usize::from(self.port)) else {
-            return Err(self.over(Error::InvalidArgument { what: "core", value: 0xff }));
-        };
-        let bytes = self.remaining.min(MAX_BATCH_BYTES);
+    /// Stages the next batch where that is possible now.
+    #[inline(always)]
+    fn try_stage(&mut self, waker: Option<&Waker>) -> bool {
         let ticket = match self.stage {
             Stage::New => None,
             Stage::Queued(ticket) => Some(ticket),
-            Stage::InFlight(_) | Stage::Over => {
-                return Err(Error::InvalidArgument {
-                    what: "poll after the end of a copy",
-                    value: 0,
-                });
-            }
+            Stage::InFlight(_) | Stage::Over => return false,
         };
-        cell.with(|port| match port.admit(data_descriptors(bytes), ticket) {
-            Admission::Go => {
-                let Some(ring) = port.ring() else { return Ok(Tried::Waits) };
-                let staging = self.take_batch(bytes);
-                let event = TraceEvent::DmaMemcpy {
-                    core: ring.name.core.number().into(),
-                    source: staging.span.source.0,
-                    destination: staging.span.destination.0,
-                    size: bytes,
-                    pending: self.remaining,
-                };
-                shared.records.trace.emit(event, || shared.platform.now());
-                match ring.stage(staging, waker.cloned()) {
-                    Some(batch) => self.stage = Stage::InFlight(batch),
-                    None => return Err(Error::NoRecords),
-                }
-                if let Some(ticket) = ticket {
-                    port.leave(ticket);
-                }
-                Ok(Tried::Staged)
-            }
-            Admission::Refused(error) => Err(self.over(error)),
-            Admission::Wait => {
-                if let Some(waker) = waker {
-                    self.stage = Stage::Queued(port.wait(ticket, waker)?);
-                }
-                Ok(Tried::Waits)
-            }
-        })
-    }
-
-    /// The next `bytes` bytes, with the pins of the whole transfer behind the last ones.
-    #[inline]
-    fn take_batch(&mut self, bytes: u64) -> Staging {
+        if self.remaining == 0 {
+            return false;
+        }
+        let bytes = self.remaining.min(MAX_BATCH_BYTES);
+        let span = Span {
+            source: self.source,
+            destination: self.destination,
+            bytes,
+            fixed_source: self.fixed_source,
+        };
         let last = bytes == self.remaining;
-        let staging = Staging {
-            span: Span {
-                source: self.source,
-                destination: self.destination,
-                bytes,
-                fixed_source: self.fixed_source,
-            },
-            pins: if last { core::mem::take(&mut self.pins) } else { self.pins.clone() },
-            reads_fill_source: self.reads_fill_source,
-        };
+        let Some(cell) = self.shared.ports.get(usize::from(self.port)) else { return false };
+        let staged = cell.with(|port| {
+            let ring = port.admit(data_descriptors(bytes), ticket)?;
+            let event = TraceEvent::DmaMemcpy {
+                core: ring.name.core.number().into(),
+                source: span.source.0,
+                destination: span.destination.0,
+                size: bytes,
+                pending: self.remaining - bytes,
+            };
+            self.shared.records.trace.emit(event, || self.shared.platform.now());
+            // The pins of the whole transfer go with its last batch.
+            let mut more;
+            let pins = if last {
+                &mut self.pins
+            } else {
+                more = self.pins.clone();
+                &mut more
+            };
+            let batch = ring.stage(span, pins, self.reads_fill_source, waker.cloned())?;
+            if let Some(ticket) = ticket {
+                port.leave(ticket);
+            }
+            Some(batch)
+        });
+        let Some(batch) = staged else { return false };
+        self.stage = Stage::InFlight(batch);
         // From here on the record counts as the reader.
         self.reads_fill_source = false;
         self.remaining -= bytes;
+        if !last {
+            self.advance(bytes);
+        }
+        true
+    }
+
+    fn advance(&mut self, bytes: u64) {
         self.destination.0 = self.destination.0.wrapping_add(bytes);
         if !self.fixed_source {
             self.source.0 = self.source.0.wrapping_add(bytes);
         }
-        staging
     }
 
-    fn over(&mut self, error: Error) -> Error {
-        self.give_up();
-        error
+    /// Queues for a turn, or ends with the reason why there will be none.
+    #[cold]
+    fn wait(&mut self, waker: &Waker) -> Poll<Result<(), Error>> {
+        let ticket = match self.stage {
+            Stage::New => None,
+            Stage::Queued(ticket) => Some(ticket),
+            Stage::InFlight(_) | Stage::Over => {
+                let what = "poll after the end of a copy";
+                return Poll::Ready(Err(Error::InvalidArgument { what, value: 0 }));
+            }
+        };
+        if let Some(error) = self.refusal() {
+            self.give_up();
+            return Poll::Ready(Err(error));
+        }
+        let Some(cell) = self.shared.ports.get(usize::from(self.port)) else {
+            return Poll::Pending;
+        };
+        self.stage = Stage::Queued(cell.with(|port| port.wait(ticket, waker))?);
+        Poll::Pending
+    }
+
+    /// Why nothing will ever be staged.
+    #[cold]
+    fn refusal(&self) -> Option<Error> {
+        if self.remaining == 0 {
+            return Some(NOTHING);
+        }
+        match self.shared.ports.get(usize::from(self.port)) {
+            Some(cell) => cell.with(|port| port.refusal()),
+            None => Some(Error::InvalidArgument { what: "core", value: 0xff }),
+        }
     }
 
     /// Leaves whatever the transfer holds or waits for; a batch in flight goes on alone.
+    #[cold]
     fn give_up(&mut self) {
         let stage = core::mem::replace(&mut self.stage, Stage::Over);
         if self.reads_fill_source {
