@@ -124,6 +124,12 @@ impl<P: Platform> NeuronDevice<P> {
         self.shared().states.device()
     }
 
+    /// Why the last reset of the whole device failed; `None` where it did not. After bring-up this
+    /// is the failure of rung D25.
+    pub fn failure(&self) -> Option<Error> {
+        self.shared().states.failure()
+    }
+
     /// Resolves when the device is READY or INVALID; at once if it already is.
     pub fn settled(&self) -> impl Future<Output = DeviceState> + Send + 'static {
         let shared = self.0.0.clone();
@@ -235,7 +241,7 @@ impl<P: Platform> NeuronDevice<P> {
         let gone = shared.check_alive() == Err(Error::DeviceGone);
         shared.stop();
         if !gone {
-            for engine in shared.hal.engines() {
+            for engine in shared.hal.present_engines() {
                 engine::disable(&shared.registers, engine.unit);
             }
             shared.platform.sleep(ENGINES_OFF).await;

@@ -24,6 +24,40 @@ pub struct HbmErrors {
     pub unrepairable: u32,
 }
 
+/// Who the device is, as firmware says. What it has not set is `None`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Identity {
+    /// Version of the firmware interface.
+    pub api_version: Option<u32>,
+    /// Serial number.
+    pub serial: Option<u64>,
+    /// Server in its pod.
+    pub server: Option<u16>,
+    /// Rack of the server.
+    pub rack: Option<u16>,
+    /// Devices of the instance.
+    pub instance_size: Option<u8>,
+    /// Devices of the partition.
+    pub partition_size: Option<u16>,
+    /// Reservation the instance belongs to.
+    pub reservation: Option<u64>,
+}
+
+/// How the device is, as firmware says. What it has not set is `None`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Health {
+    /// On-chip memory.
+    pub sram: Option<EccCounts>,
+    /// HBM channels that the device has.
+    pub hbm: [Option<EccCounts>; 4],
+    /// What becomes of the errors of HBM.
+    pub hbm_errors: HbmErrors,
+    /// Repair of HBM: 0 none, 1 pending, 2 failed.
+    pub repair_state: Option<u8>,
+    /// Power of each die, where it is sampled.
+    pub power: [Option<PowerSample>; 2],
+}
+
 /// Power of one die.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PowerSample {
@@ -46,13 +80,26 @@ fn power(word: u32) -> Option<PowerSample> {
     value(word).map(|_| sample).filter(|sample| sample.basis_points <= 10_000)
 }
 
-/// `by_state`: V3 and V4 know whether a repair is pending; V2 repairs nothing.
-fn hbm_errors(total: u32, state: Option<u32>, by_state: bool) -> HbmErrors {
-    match state.map(|state| state & 3) {
-        Some(1) if by_state => HbmErrors { repairable: total, unrepairable: 0 },
-        Some(3) if by_state => HbmErrors::default(),
-        _ => HbmErrors { repairable: 0, unrepairable: total },
+/// What becomes of `total` errors. Without `by_state` nothing is ever repaired; with it, errors
+/// whose state cannot be told are not counted (specification 07 §4.1).
+fn hbm_errors(total: u32, state: Option<u8>, by_state: bool) -> HbmErrors {
+    let unrepairable = HbmErrors { repairable: 0, unrepairable: total };
+    match state {
+        _ if !by_state => unrepairable,
+        Some(1) => HbmErrors { repairable: total, unrepairable: 0 },
+        // State 0 is old firmware.
+        Some(0 | 2) => unrepairable,
+        _ => HbmErrors::default(),
     }
+}
+
+fn repair(word: u32) -> Option<u8> {
+    value(word).map(|word| word as u8 & 3)
+}
+
+/// A field of a word behind a bit that says whether it means anything.
+fn field(word: Option<u32>, valid: u32, shift: u32) -> Option<u16> {
+    word.filter(|word| word >> valid & 1 == 1).map(|word| (word >> shift) as u16 & 0x7fff)
 }
 
 impl<P: Platform> NeuronDevice<P> {
@@ -105,6 +152,14 @@ impl<P: Platform> NeuronDevice<P> {
         Ok(ecc(self.word(misc_ram::HBM_ECC + 4 * u64::from(channel))?))
     }
 
+    /// Repair state of HBM: 0 none, 1 pending, 2 failed.
+    ///
+    /// # Errors
+    /// As [`NeuronDevice::serial_number`].
+    pub fn repair_state(&self) -> Result<Option<u8>, Error> {
+        Ok(repair(self.word(misc_ram::HBM_REPAIR_STATE)?))
+    }
+
     /// Uncorrected errors of all channels. A channel without a value counts 0.
     ///
     /// # Errors
@@ -115,9 +170,49 @@ impl<P: Platform> NeuronDevice<P> {
             let errors = self.hbm_ecc(channel)?.unwrap_or_default();
             total += u32::from(errors.uncorrected);
         }
-        let state = value(self.word(misc_ram::HBM_REPAIR_STATE)?);
-        let by_state = self.hal().generation() > crate::hal::identity::Generation::V2;
-        Ok(hbm_errors(total, state, by_state))
+        Ok(hbm_errors(total, self.repair_state()?, self.hal().tables().knows_repair))
+    }
+
+    /// Everything firmware says about who the device is.
+    ///
+    /// # Errors
+    /// As [`NeuronDevice::serial_number`].
+    pub fn identity(&self) -> Result<Identity, Error> {
+        let server = value(self.word(misc_ram::SERVER_RACK_ID)?);
+        let partition = value(self.word(misc_ram::INSTANCE_PARTITION)?);
+        let high = value(self.word(misc_ram::RESERVATION_HIGH)?);
+        let low = value(self.word(misc_ram::RESERVATION_LOW)?);
+        let reservation = high.zip(low).map(|(high, low)| u64::from(high) << 32 | u64::from(low));
+        Ok(Identity {
+            api_version: self.firmware_version()?,
+            serial: self.serial_number()?,
+            server: field(server, 15, 0),
+            rack: field(server, 31, 16),
+            instance_size: partition.map(|word| word as u8 & 0x3f).filter(|&size| size != 0),
+            partition_size: field(partition, 31, 16),
+            reservation: reservation.filter(|&id| id != 0),
+        })
+    }
+
+    /// Everything firmware says about how the device is.
+    ///
+    /// # Errors
+    /// As [`NeuronDevice::serial_number`].
+    pub fn health(&self) -> Result<Health, Error> {
+        let mut health = Health {
+            sram: self.sram_ecc()?,
+            hbm_errors: self.hbm_errors()?,
+            repair_state: self.repair_state()?,
+            ..Health::default()
+        };
+        let channels = self.hal().tables().map.hbm_bases.len();
+        for (channel, place) in (0u32..).zip(health.hbm.iter_mut().take(channels)) {
+            *place = self.hbm_ecc(channel)?;
+        }
+        for (die, place) in (0..u32::from(self.hal().dice())).zip(health.power.iter_mut()) {
+            *place = self.power(die)?;
+        }
+        Ok(health)
     }
 
     /// Power of one die; `None` where there is no valid sample.
@@ -161,8 +256,21 @@ mod tests {
             [(5, 1), (5, 2), (5, 0), (0, 1)].map(|(t, s)| of(t, s)),
             [(5, 0), (0, 5), (0, 5), (0, 0)]
         );
-        assert_eq!(of(5, 0xffff_fffd), (5, 0));
-        assert_eq!(hbm_errors(5, Some(1), false).unrepairable, 5);
+        assert_eq!((repair(0xffff_fffd), repair(0xdead_beef)), (Some(1), None));
+        assert_eq!(of(5, 3), (0, 0));
+        assert_eq!(hbm_errors(5, None, true), HbmErrors::default());
+        for state in [None, Some(0), Some(1), Some(2), Some(3)] {
+            assert_eq!(hbm_errors(5, state, false), HbmErrors { repairable: 0, unrepairable: 5 });
+        }
+    }
+
+    #[test]
+    fn fields_mean_nothing_without_their_bit() {
+        assert_eq!(field(Some(0x8003), 15, 0), Some(3));
+        assert_eq!(field(Some(0x0003), 15, 0), None);
+        assert_eq!(field(Some(0x8005_0003), 31, 16), Some(5));
+        assert_eq!(field(value(0xdead_beef), 15, 0), None);
+        assert_eq!(field(Some(u32::MAX), 31, 16), Some(0x7fff));
     }
 
     #[test]

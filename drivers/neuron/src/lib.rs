@@ -29,6 +29,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod config;
+mod core_words;
 pub mod device;
 pub mod dma;
 mod error;
@@ -50,7 +51,7 @@ pub use dma::{Copy, Dma, Fill, Target};
 pub use error::{CancelCause, Error, ResetStage};
 pub use fwio::AvailableProfiles;
 pub use hal::Hal;
-pub use info::{EccCounts, HbmErrors, PowerSample};
+pub use info::{EccCounts, HbmErrors, Health, Identity, PowerSample};
 pub use probe::{DeviceTable, Ladder, ProbeError, Probed, Published, probe};
 pub use reset::ResetTicket;
 pub use state::CoreState;

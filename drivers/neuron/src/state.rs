@@ -1,6 +1,6 @@
 //! State of the device and of its cores, for everybody to see (specification 05 §6).
 
-use core::cell::RefCell;
+use core::cell::{Cell as Copied, RefCell};
 use core::future::{Future, poll_fn};
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use core::task::Poll;
@@ -11,6 +11,7 @@ use axon_ports::reset::DeviceState;
 use embassy_sync::blocking_mutex::Mutex;
 use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
 
+use crate::Error;
 use crate::wake::WakerList;
 
 struct Cell {
@@ -23,6 +24,8 @@ pub(crate) struct States {
     device: Mutex<CriticalSectionRawMutex, RefCell<Cell>>,
     cores: [AtomicU8; CoreId::COUNT],
     epochs: [AtomicU32; CoreId::COUNT],
+    /// Why the last reset of the whole device failed.
+    failure: Mutex<CriticalSectionRawMutex, Copied<Option<Error>>>,
 }
 
 impl States {
@@ -35,6 +38,7 @@ impl States {
             })),
             cores: [const { AtomicU8::new(CoreState::Resetting as u8) }; CoreId::COUNT],
             epochs: [const { AtomicU32::new(0) }; CoreId::COUNT],
+            failure: Mutex::new(Copied::new(None)),
         }
     }
 
@@ -50,6 +54,15 @@ impl States {
                 cell.waiting.wake_all();
             }
         });
+    }
+
+    /// Why the last reset of the whole device failed; `None` where it did not.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.failure.lock(Copied::get)
+    }
+
+    pub(crate) fn set_failure(&self, failure: Option<Error>) {
+        self.failure.lock(|cell| cell.set(failure));
     }
 
     /// Resolves with the first state that `wanted` accepts.

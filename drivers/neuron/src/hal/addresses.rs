@@ -173,6 +173,8 @@ impl Hal {
 #[cfg(test)]
 mod tests {
     use axon_platform::Errno;
+    use proptest::prelude::*;
+    use std::vec;
 
     use super::super::tests::hal;
     use super::*;
@@ -215,6 +217,62 @@ mod tests {
         assert_eq!(h.hbm_size(), 1 << 30);
         assert_eq!(window(&h, 0x40_0000_1000, 0x1000), Some(0x4000_1000));
         assert_eq!(window(&h, 0x40_4000_0000, 0x1000), None);
+    }
+
+    #[test]
+    fn every_channel_shows_to_its_last_byte() {
+        let rows: [(u16, &[u64], u64, u64); 4] = [
+            (0x7164, &[0, 0x10_0000_0000], 16 << 30, 16 << 30),
+            (0x7264, &[0, 0x10_0000_0000], 16 << 30, 16 << 30),
+            (0x7364, &HBM, 24 << 30, 64 << 30),
+            (0x7564, &HBM, 36 << 30, 64 << 30),
+        ];
+        for (device, bases, size, pitch) in rows {
+            let h = hal(device);
+            for (channel, &base) in bases.iter().enumerate() {
+                let shown = channel as u64 * pitch;
+                assert_eq!(window(&h, base, size), Some(shown));
+                assert_eq!(window(&h, base + size - 1, 1), Some(shown + size - 1));
+                assert_eq!(window(&h, base + size - 1, 2), None);
+                assert_eq!(window(&h, base + size, 1), None);
+                assert_eq!(window(&h, base, size + 1), None);
+                assert_eq!(window(&h, base.wrapping_sub(1), 1), None);
+                let index = h.hbm_of(DeviceAddr(base + size - 1), 1).map(HbmIndex::index);
+                assert_eq!(index, Some(channel));
+            }
+        }
+    }
+
+    const HBM: [u64; 4] = [0, 0x40_0000_0000, 0x8000_0000_0000, 0x8040_0000_0000];
+
+    proptest! {
+        /// A window of any size shows exactly what the full one shows below its end.
+        #[test]
+        fn a_shorter_window_is_the_full_one_cut_off(
+            device in prop::sample::select(vec![0x7164u16, 0x7364, 0x7564]),
+            bar4 in 26u32..=38,
+            channel in 0usize..4,
+            at in 0u64..40 << 30,
+            len in 1u64..8192,
+        ) {
+            let full = Hal::new(device, 1, None, &DeviceConfig::default(), 1 << 38).unwrap();
+            let short = Hal::new(device, 1, None, &DeviceConfig::default(), 1 << bar4).unwrap();
+            prop_assert_eq!(short.hbm_size(), full.hbm_size());
+            let bases = full.tables().map.hbm_bases;
+            let address = bases[channel % bases.len()] + at;
+            let expected = window(&full, address, len).filter(|shown| shown + len <= 1 << bar4);
+            prop_assert_eq!(window(&short, address, len), expected);
+        }
+    }
+
+    #[test]
+    fn a_simulator_without_a_window_has_the_hbm_of_silicon() {
+        let config = DeviceConfig::default();
+        let h = Hal::new(0x7364, 0xff, None, &config, 0).unwrap();
+        assert_eq!(h.hbm_size(), 24 << 30);
+        let smallest = Hal::new(0x7364, 0xff, None, &config, 64 << 20).unwrap();
+        assert_eq!(smallest.hbm_size(), 16 << 20);
+        assert_eq!(window(&smallest, 0x8040_00ff_ffff, 1), Some((64 << 20) - 1));
     }
 
     #[test]

@@ -48,6 +48,16 @@ impl Hal {
         EngineId::all().filter_map(|id| self.engine(id))
     }
 
+    /// The engines of cores that are there, and the host-transfer engines that serve them.
+    pub fn present_engines(&self) -> impl Iterator<Item = Engine> + '_ {
+        self.engines().filter(|engine| match engine.core {
+            Some(core) => self.has_core(core),
+            None => self.core_ids().any(|core| {
+                self.host_transfer(core).is_some_and(|(serving, _)| serving.id == engine.id)
+            }),
+        })
+    }
+
     /// The 16 engines private to a core, in ascending order.
     pub fn engines_of(&self, core: CoreId) -> impl Iterator<Item = Engine> + '_ {
         let first = core.number() * 16;
@@ -115,6 +125,21 @@ mod tests {
         assert!(hal(0x7164).engine(EngineId::new(34).unwrap()).is_none());
         assert_eq!(hal(0x7164).engines().count(), 34);
         assert_eq!(hal(0x7364).engines().count(), 132);
+    }
+
+    #[test]
+    fn an_emulator_has_the_engines_of_its_cores() {
+        let config = crate::DeviceConfig {
+            emulator_cores: 4,
+            emulator_core_map: 0xa,
+            ..crate::DeviceConfig::default()
+        };
+        let h = Hal::new(0x7364, 0xf0, None, &config, 1 << 38).unwrap();
+        let present: alloc::vec::Vec<_> = h.present_engines().map(|e| e.id.number()).collect();
+        let expected = (16..32).chain(48..64).chain([128, 129]);
+        assert_eq!(present, expected.collect::<alloc::vec::Vec<_>>());
+        assert_eq!(hal(0x7164).present_engines().count(), 34);
+        assert_eq!(hal(0x7364).present_engines().count(), 132);
     }
 
     #[test]

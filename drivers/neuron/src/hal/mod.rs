@@ -11,6 +11,8 @@
 //! | `engines` | DMA engines: where they lie, whom they serve |
 //! | `routing` | routing id to device index and back |
 //! | `topology` | neighbours, logical core map |
+//! | `register_map` | the register window as the device sees it, and windows onto neighbours |
+//! | `notific` | notification blocks, their queues, whom a TopSP works for |
 //! | `timing` | how long a batch may take |
 //! | `reset_map` | what a per-core reset writes and covers |
 //! | `deny` | registers that clients may not write |
@@ -20,6 +22,8 @@ mod addresses;
 mod deny;
 mod engines;
 pub mod identity;
+mod notific;
+mod register_map;
 mod reset_map;
 mod routing;
 pub mod tables;
@@ -36,7 +40,10 @@ use crate::DeviceConfig;
 use identity::{Environment, Generation, PlatformType, Product};
 use tables::Tables;
 
+pub use addresses::SemaphoreView;
 pub use engines::Engine;
+pub use notific::{NOTIFICATION_SLOTS, notification_queue_id};
+pub use register_map::RegisterBlock;
 pub use reset_map::ResetMap;
 pub use timing::{BatchKind, Budget};
 pub use topology::{CorePlace, Neighbours};
@@ -139,7 +146,9 @@ impl Hal {
             return Err(HalError::BadCoreMap { cores, core_map });
         }
 
-        let follows_bar4 = environment == Environment::Qemu && tables.map.hbm_follows_bar4;
+        // assumed: a simulator without a memory window has the HBM of silicon.
+        let follows_bar4 =
+            environment == Environment::Qemu && tables.map.hbm_follows_bar4 && bar4_len != 0;
         let quarter = bar4_len / 4;
         let mut platform_type = PlatformType::from_name(tables.generation, platform_name);
         if config.force_userver && tables.generation == Generation::V3 {
@@ -239,6 +248,11 @@ impl Hal {
     /// Bytes of each HBM channel.
     pub const fn hbm_size(&self) -> u64 {
         self.hbm_size
+    }
+
+    /// Whether firmware takes metric posts.
+    pub fn posts_metrics(&self) -> bool {
+        self.environment == Environment::Silicon || !self.tables.posts_on_silicon_only
     }
 
     /// Whether power may be sampled.

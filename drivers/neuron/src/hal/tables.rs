@@ -3,6 +3,7 @@
 //! it asks a table.
 
 use super::identity::Generation;
+use super::register_map::RegisterBlock;
 
 /// Constants of one generation.
 #[derive(Debug)]
@@ -25,6 +26,12 @@ pub struct Tables {
     pub reset: ResetTables,
     /// Performance counters of the PE array.
     pub pe_counters: PeCounterTables,
+    /// Engines that read the left and the right neighbour of an UltraServer node.
+    pub link_engines: Option<[[u8; 2]; 2]>,
+    /// Firmware may say that a repair of HBM is pending.
+    pub knows_repair: bool,
+    /// Simulator and emulator take no metric posts.
+    pub posts_on_silicon_only: bool,
     /// Oldest and newest runtime that works with this driver.
     pub compatible_runtime: (u32, u32),
 }
@@ -50,7 +57,7 @@ pub struct AddressTables {
     pub hbm_size: u64,
     /// Distance of two channels in BAR4.
     pub hbm_bar4_pitch: u64,
-    /// Whether the functional simulator and the emulator derive sizes from BAR4.
+    /// Whether the functional simulator derives sizes from BAR4.
     pub hbm_follows_bar4: bool,
     /// Cores, as the device sees their first byte.
     pub core_bases: &'static [u64],
@@ -68,6 +75,12 @@ pub struct AddressTables {
     pub trace_notific: u64,
     /// Instruction windows of the pre-processing units, which program-engine copies may target.
     pub preproc: &'static [(u64, u64)],
+    /// The one block of a register window without gaps.
+    pub linear: Option<RegisterBlock>,
+    /// Blocks of a register window in pieces, cores and TopSPs aside.
+    pub register_blocks: &'static [RegisterBlock],
+    /// Windows onto the neighbours, by the SENG that reaches through them.
+    pub peer_windows: &'static [u64],
     /// Write of 1 here starts a reset under the functional simulator.
     pub simulator_reset: u64,
 }
@@ -260,6 +273,9 @@ pub static V2: Tables = Tables {
         topsp_notific: &[NotificRange { count: 6, window: 0x30e0_4000 }],
         trace_notific: 0x1000,
         preproc: &[],
+        linear: Some(block(0xfff_c000_0000, 0, 0x4000_0000)),
+        register_blocks: &[],
+        peer_windows: &[],
         simulator_reset: 0x3064_7010,
     },
     counts: Counts {
@@ -348,6 +364,9 @@ pub static V2: Tables = Tables {
         weight_load_group: 1,
         weight_load_is_fast_total: true,
     },
+    link_engines: None,
+    knows_repair: false,
+    posts_on_silicon_only: false,
     compatible_runtime: (5, 7),
 };
 
@@ -362,6 +381,9 @@ pub static V3: Tables = Tables {
     wait: V3_WAIT,
     reset: V3_RESET,
     pe_counters: V3_PE_COUNTERS,
+    link_engines: Some([[36, 68], [4, 100]]),
+    knows_repair: true,
+    posts_on_silicon_only: true,
     compatible_runtime: (10, 11),
 };
 
@@ -376,12 +398,20 @@ pub static V4: Tables = Tables {
     wait: V3_WAIT,
     reset: ResetTables { emulator_no_reset: true, ..V3_RESET },
     pe_counters: V3_PE_COUNTERS,
+    link_engines: Some([[40, 72], [8, 104]]),
+    knows_repair: true,
+    posts_on_silicon_only: true,
     compatible_runtime: (10, 11),
 };
 
+const fn block(device: u64, window: u64, len_bytes: u64) -> RegisterBlock {
+    RegisterBlock { device, window, len_bytes }
+}
+
 const V3_MAP: AddressTables = AddressTables {
     host_base: 1 << 46,
-    host_mask: 1 << 46,
+    // With bit 52 it leads to a neighbour, whatever the others say.
+    host_mask: 1 << 52 | 1 << 46,
     register_bar: (0, 0),
     register_len: 0xf500_0000,
     misc_ram: 0x06c8_4000,
@@ -438,6 +468,25 @@ const V3_MAP: AddressTables = AddressTables {
         (0x52_0000_0000, 0x34c_0000),
         (0x8012_0000_0000, 0x34c_0000),
         (0x8052_0000_0000, 0x34c_0000),
+    ],
+    linear: None,
+    register_blocks: &[
+        block(0x80_0000_0000, 0x0000_0000, 0x2000_0000),
+        block(0x8080_0000_0000, 0x4000_0000, 0x2000_0000),
+        block(0x10_0000_0000, 0x8000_0000, 0xc80_0000),
+        block(0x50_0000_0000, 0x9000_0000, 0xc80_0000),
+        block(0x8010_0000_0000, 0xa000_0000, 0xc80_0000),
+        block(0x8050_0000_0000, 0xb000_0000, 0xc80_0000),
+        block(0x12_0000_0000, 0xc000_0000, 0x34c_0000),
+        block(0x52_0000_0000, 0xc400_0000, 0x34c_0000),
+        block(0x8012_0000_0000, 0xc800_0000, 0x34c_0000),
+        block(0x8052_0000_0000, 0xcc00_0000, 0x34c_0000),
+    ],
+    peer_windows: &[
+        0x10_0000_0000_0000,
+        0x14_0000_0000_0000,
+        0x18_0000_0000_0000,
+        0x1c_0000_0000_0000,
     ],
     simulator_reset: 0x0630_0010,
 };

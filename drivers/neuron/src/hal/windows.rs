@@ -98,10 +98,9 @@ impl Hal {
         })
     }
 
+    /// assumed: a core that is absent from the core map has no window either.
     fn core_window(&self, number: u32, offset: u64, len_bytes: u64) -> Option<SpecialWindow> {
-        if number >= u32::from(self.tables.counts.cores) {
-            return None;
-        }
+        self.check_core(number).ok()?;
         let at = u64::from(number) * CORE_PITCH + offset;
         Some(SpecialWindow {
             token: self.tables.map.core_token + at,
@@ -176,5 +175,75 @@ mod tests {
     fn the_tables_have_16_and_52_rows() {
         assert_eq!(hal(0x7164).special_windows().count(), 16);
         assert_eq!(hal(0x7364).special_windows().count(), 52);
+        assert_eq!(hal(0x7564).special_windows().count(), 52);
+    }
+
+    #[test]
+    fn every_row_is_found_by_its_own_name_and_by_no_other() {
+        for device in [0x7164, 0x7264, 0x7364, 0x7564] {
+            let h = hal(device);
+            let (registers, memory) = (h.tables().map.register_len, 1u64 << 38);
+            for window in h.special_windows() {
+                let found = h.window_by_token(window.token, window.len_bytes).unwrap();
+                assert_eq!(found, window);
+                let limit = if window.in_memory_window { memory } else { registers };
+                assert!(window.offset + window.len_bytes <= limit, "{window:x?}");
+                for wrong in [window.len_bytes - 1, window.len_bytes + 1, 0, u64::MAX] {
+                    assert!(h.window_by_token(window.token, wrong).is_err());
+                }
+                assert!(h.window_by_token(window.token + 4, window.len_bytes).is_err());
+            }
+            assert!(h.window_by_token(u64::MAX, u64::MAX).is_err());
+        }
+    }
+
+    #[test]
+    fn last_rows_of_each_kind() {
+        let v2 = hal(0x7164);
+        let row = |h: &Hal, block, number, resource| {
+            let window = h.special_window(block, number, resource).unwrap();
+            (window.token, window.len_bytes, window.offset, window.writable)
+        };
+        assert_eq!(
+            row(&v2, Block::Core, 1, Resource::Semaphore),
+            (0xfff_c670_0000, 0x2000, 0x0670_0000, true)
+        );
+        assert_eq!(
+            row(&v2, Block::TopSp, 5, Resource::All),
+            (0xfff_d140_0000, 0x40_0000, 0x1140_0000, false)
+        );
+        let v4 = hal(0x7564);
+        assert_eq!(
+            row(&v4, Block::Core, 7, Resource::Semaphore),
+            (0x20_1e70_0000, 0x2000, 0xee70_0000, true)
+        );
+        assert_eq!(
+            row(&v4, Block::TopSp, 15, Resource::Semaphore),
+            (0x8084_4000_0000, 0x2000, 0xf440_0000, true)
+        );
+        assert_eq!(
+            row(&v4, Block::Hbm, 3, Resource::Memory),
+            (0x8040_0000_0000, 0x9_0000_0000, 0x30_0000_0000, true)
+        );
+        for (block, number, resource) in [
+            (Block::Core, 2, Resource::StateBuffer),
+            (Block::TopSp, 6, Resource::All),
+            (Block::Hbm, 0, Resource::Memory),
+            (Block::Core, 0, Resource::All),
+            (Block::TopSp, 0, Resource::StateBuffer),
+            (Block::Core, u32::MAX, Resource::Semaphore),
+        ] {
+            assert!(v2.special_window(block, number, resource).is_err(), "{block:?} {number}");
+        }
+        assert!(v4.special_window(Block::Hbm, 4, Resource::Memory).is_err());
+    }
+
+    #[test]
+    fn an_absent_core_has_no_window() {
+        let config =
+            DeviceConfig { emulator_cores: 4, emulator_core_map: 0xb, ..DeviceConfig::default() };
+        let h = Hal::new(0x7364, 0xf0, None, &config, 1 << 38).unwrap();
+        let of = |core| h.special_window(Block::Core, core, Resource::StateBuffer).is_ok();
+        assert_eq!([0, 1, 2, 3, 4].map(of), [true, true, false, true, false]);
     }
 }

@@ -9,6 +9,8 @@ pub(crate) const ALL_ONES: u32 = u32::MAX;
 pub(crate) const API_VERSION: u64 = 0x000;
 /// Routing id.
 pub(crate) const DEVICE_ID: u64 = 0x024;
+/// [5:0] devices of the instance, [30:16] devices of the partition, [31] partition valid.
+pub(crate) const INSTANCE_PARTITION: u64 = 0x030;
 /// Serial number, low half.
 pub(crate) const SERIAL_LOW: u64 = 0x038;
 /// Serial number, high half.
@@ -21,8 +23,12 @@ pub(crate) const HBM_ECC: u64 = 0x044;
 pub(crate) const POWER: u64 = 0x054;
 /// [1:0] 0 none, 1 pending, 2 failed.
 pub(crate) const HBM_REPAIR_STATE: u64 = 0x064;
-/// [14:0] server id, [15] valid.
+/// [14:0] server id, [15] valid, [30:16] rack id, [31] valid.
 pub(crate) const SERVER_RACK_ID: u64 = 0x070;
+/// Reservation id, high half; it has the lower offset.
+pub(crate) const RESERVATION_HIGH: u64 = 0x080;
+/// Reservation id, low half.
+pub(crate) const RESERVATION_LOW: u64 = 0x084;
 /// 1 while a request stands in the register file.
 pub(crate) const ACK: u64 = 0x0f0;
 /// 128 bytes of payload.

@@ -95,6 +95,9 @@ fn conclude<P: Platform>(shared: &Shared<P>, batch: Batch, result: Result<(), Er
     if result.is_err() {
         shared.records.counters.resets.failed(map);
     }
+    if map.is_device() {
+        shared.states.set_failure(result.err());
+    }
     let gone = result == Err(Error::DeviceGone);
     let state = match (map.is_device(), &result) {
         (true, Ok(())) => DeviceState::Ready,
