@@ -25,6 +25,8 @@ use alloc::format;
 use alloc::string::ToString;
 
 use axon::ports::reset::DeviceState;
+use axon::ports::telemetry::EventKind;
+use axon::ports::telemetry::counters::ResetTimes;
 use axon::{Context, Device, Error, ExitCode, Refusal};
 use axon_platform::{Errno, Platform};
 
@@ -75,6 +77,9 @@ async fn check_device<P: Platform>(device: &Device<P>, report: &mut Report) -> R
     }
     client.close().await;
     let counters = device.counters();
+    let records = device.records();
+    let (resets, mailbox) = (&records.counters.resets, &records.counters.mailbox);
+    let of_both = |count: fn(&ResetTimes) -> u64| count(&resets.device) + count(&resets.core);
     for (name, value) in [
         ("dma_batches", counters.batches),
         ("dma_bytes", counters.bytes),
@@ -82,6 +87,11 @@ async fn check_device<P: Platform>(device: &Device<P>, report: &mut Report) -> R
         ("dma_doorbells", counters.doorbells),
         ("dma_register_reads", counters.register_reads),
         ("dma_timeouts", counters.timeouts),
+        ("events", EventKind::ALL.iter().map(|kind| records.events.count(*kind)).sum()),
+        ("firmware_errors", mailbox.errors.get()),
+        ("reset_failures", of_both(|times| times.failures.get())),
+        ("reset_ns", of_both(|times| times.sum_ns.get())),
+        ("resets", of_both(ResetTimes::count)),
     ] {
         *report.metrics.entry(name).or_default() += value;
     }
