@@ -201,7 +201,7 @@ mod tests {
     use crate::testing::{FakeDevice, V2_PE, V3_PE};
 
     #[test]
-    fn tel_e29_e30_sram_errors() {
+    fn tel_e29_tel_e30_sram_errors() {
         let device = FakeDevice::v2();
         device.set_misc(misc::SRAM_ECC, 0x0005_0003);
         let ecc = EccReadings::read(&device, 2);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn tel_e37_e38_where_the_pe_counters_are() {
+    fn tel_e37_tel_e38_where_the_pe_counters_are() {
         assert_eq!(V2_PE.offset(1, 2, V2_PE.matmul()), Some(0x30cb_1480));
         assert_eq!(V3_PE.offset(0, 3, V3_PE.idle()), Some(0x0614_16e0));
         assert_eq!(V3_PE.offset(4, 0, 0), Some(0x4614_1100));

@@ -139,6 +139,25 @@ mod tests {
         assert_eq!(gauge.get(), 0, "Linux wraps to about 1.8e19");
     }
 
+    #[test]
+    fn tel_d17_no_update_is_lost_between_threads() {
+        extern crate std;
+        let (gauge, counter) = (Gauge::new(), Counter::new());
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..10_000 {
+                        gauge.grow(3);
+                        gauge.shrink(2);
+                        counter.increment();
+                    }
+                });
+            }
+        });
+        assert_eq!((gauge.get(), counter.get()), (40_000, 40_000));
+        assert!(gauge.read().peak >= 40_000);
+    }
+
     proptest! {
         /// Against plain saturating arithmetic.
         #[test]

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn tel_e06_e07_counters_of_high_cores_and_high_numbers() {
+    fn tel_e06_tel_e07_counters_of_high_cores_and_high_numbers() {
         assert_eq!(core(5, 35), Some(0xe698));
         assert_eq!(core(2, 40), Some(0xdec8));
     }

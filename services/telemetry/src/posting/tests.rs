@@ -109,7 +109,7 @@ const ONE: Band = Band::One;
 const DONE: CoreCounter = CoreCounter::INFER_COMPLETED;
 
 #[test]
-fn tel_e01_e02_a_client_counts_and_departs() {
+fn tel_e01_tel_e02_a_client_counts_and_departs() {
     let mut bench = Bench::new(facts_v2());
     bench.count(1, DONE, 100);
     let pending = bench.build(ZERO);
@@ -186,7 +186,7 @@ fn tel_e10_the_two_most_used_versions() {
 }
 
 #[test]
-fn tel_e11_e12_framework_versions_have_a_type() {
+fn tel_e11_tel_e12_framework_versions_have_a_type() {
     let framework = |version| {
         let mut bench = Bench::new(facts_v2());
         bench.own(1).set_device(DeviceCounter::FRAMEWORK_VERSION, version).unwrap();

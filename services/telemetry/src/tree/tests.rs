@@ -40,7 +40,7 @@ fn files(snapshot: &Snapshot) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn every_file_of_the_diagram_is_there_and_no_other() {
+fn tel_d20_every_file_of_the_diagram_is_there_and_no_other() {
     let device = FakeDevice::v2();
     let files = files(&telemetry(&device, facts_v2()).snapshot().unwrap());
     let of_core = |path: &&String| path.starts_with("neuron0/neuron_core1/");
