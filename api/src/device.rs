@@ -21,7 +21,7 @@ use embassy_futures::select::select;
 use crate::driver::Inner as DriverInner;
 use crate::memory::{self, MemoryTotals};
 use crate::peers::Peers;
-use crate::telemetry::{self, Attached, DeviceTelemetry};
+use crate::telemetry::{self, DeviceTelemetry};
 use crate::{Client, Error, InfoClient};
 
 struct Shared<P: Platform> {
@@ -73,9 +73,8 @@ impl<P: Platform> Device<P> {
             .await?;
         let (memory, service) = MemoryService::new(pools);
         let Published { device: neuron, completion, reset } = ladder.publish(memory.clone())?;
-        let attached = Arc::new(Attached::default());
         let telemetry = match &driver.config.telemetry {
-            Some(config) => telemetry::make(platform, config, &neuron, &memory, &attached),
+            Some(config) => telemetry::make(platform, config, &neuron, &memory),
             None => Ok(None),
         };
         let telemetry = match telemetry {
@@ -92,7 +91,6 @@ impl<P: Platform> Device<P> {
             neuron: neuron.clone(),
             memory: memory.clone(),
             telemetry: telemetry.clone(),
-            attached,
         };
         let (clients, control) = Clients::new(peers);
         let device = Device(Arc::new(Shared {

@@ -1,6 +1,5 @@
 //! How the control plane of a device reaches its DMA, its memory and time.
 
-use alloc::sync::Arc;
 use core::future::Future;
 use core::time::Duration;
 
@@ -12,7 +11,7 @@ use axon_ports::reset::DeviceState;
 use axon_ports::telemetry::EventKind;
 use axon_ports::{ClientId, ClientSlot, MemoryError};
 
-use crate::telemetry::{Attached, DeviceTelemetry};
+use crate::telemetry::DeviceTelemetry;
 
 /// The other tasks of one device.
 pub(crate) struct Peers<P: Platform> {
@@ -20,7 +19,6 @@ pub(crate) struct Peers<P: Platform> {
     pub(crate) neuron: NeuronDevice<P>,
     pub(crate) memory: MemoryClient,
     pub(crate) telemetry: Option<DeviceTelemetry<P>>,
-    pub(crate) attached: Arc<Attached>,
 }
 
 impl<P: Platform> Peers<P> {
@@ -44,7 +42,6 @@ impl<P: Platform> DevicePeers for Peers<P> {
 
     async fn attach(&self, client: ClientId, slot: ClientSlot) -> Result<(), MemoryError> {
         self.memory.attach(client, slot).await?;
-        self.attached.set(slot, Some(client));
         self.note(client, EventKind::ClientAttach);
         Ok(())
     }
@@ -63,7 +60,6 @@ impl<P: Platform> DevicePeers for Peers<P> {
         if let Some(telemetry) = &self.telemetry {
             telemetry.release(client);
         }
-        self.attached.set(slot, None);
         if let Err(error) = self.memory.detach(client, slot).await {
             log::warn!("the memory of {client} was not swept: {error}");
         }

@@ -2,7 +2,6 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, Ordering};
 
 use axon_memory::MemoryClient;
 use axon_neuron::hal::Hal;
@@ -12,7 +11,7 @@ use axon_platform::Platform;
 use axon_ports::reset::DeviceState;
 use axon_ports::telemetry::DeviceRecords;
 use axon_ports::telemetry::cell::GaugeReading;
-use axon_ports::{Category, ClientId, ClientSlot, CoreId, CoreMap, DeviceIndex, Location};
+use axon_ports::{Category, ClientId, CoreId, CoreMap, DeviceIndex, Location};
 use axon_telemetry::{
     ClientMemory, Datastore, DatastoreSnapshot, DeviceFacts, DeviceNames, DeviceSensors,
     MemoryCounter, MetricSink, PeLayout, PostError, PostingMode, Slab, Telemetry, TelemetryConfig,
@@ -23,28 +22,10 @@ use crate::{Client, Device, Error};
 /// Telemetry of a device on platform `P`.
 pub type DeviceTelemetry<P> = Telemetry<P, Sensors<P>>;
 
-/// Attached clients by slot; 0 for a free one.
-#[derive(Default)]
-pub(crate) struct Attached([AtomicU32; ClientSlot::COUNT]);
-
-impl Attached {
-    pub(crate) fn set(&self, slot: ClientSlot, client: Option<ClientId>) {
-        if let Some(cell) = self.0.get(slot.index()) {
-            cell.store(client.map_or(0, ClientId::number), Ordering::Relaxed);
-        }
-    }
-
-    fn list(&self) -> impl Iterator<Item = (ClientSlot, ClientId)> {
-        let client = |cell: &AtomicU32| ClientId::new(cell.load(Ordering::Relaxed));
-        ClientSlot::all().zip(&self.0).filter_map(move |(slot, cell)| Some((slot, client(cell)?)))
-    }
-}
-
 /// What telemetry reads of one device, and the mailbox it posts to.
 pub struct Sensors<P: Platform> {
     neuron: NeuronDevice<P>,
     memory: MemoryClient,
-    attached: Arc<Attached>,
 }
 
 impl<P: Platform> DeviceSensors for Sensors<P> {
@@ -75,6 +56,22 @@ impl<P: Platform> DeviceSensors for Sensors<P> {
         GaugeReading { total: value.total, present: value.present, peak: value.peak }
     }
 
+    fn rebase_memory_peak(
+        &self,
+        counter: MemoryCounter,
+        core: CoreId,
+    ) -> Result<(), axon_telemetry::Error> {
+        let (counters, core) = (self.memory.counters(), core.number());
+        match category_of(counter) {
+            Some(category) => counters.rebase_category(category, core),
+            None if counter == MemoryCounter::HOST => {
+                counters.rebase_location(Location::Host, core)
+            }
+            None => counters.rebase_location(Location::Device, core),
+        }
+        Ok(())
+    }
+
     fn draining_bytes(&self, location: Location) -> u64 {
         if self.memory.counters().draining() == 0 {
             return 0;
@@ -95,8 +92,7 @@ impl<P: Platform> DeviceSensors for Sensors<P> {
     }
 
     fn clients(&self, each: &mut dyn FnMut(ClientMemory)) {
-        for (slot, client) in self.attached.list() {
-            let held = self.memory.counters().client(client, slot).unwrap_or_default();
+        for (client, held) in self.memory.counters().attached() {
             each(ClientMemory { client, host_bytes: held.host, device_bytes: held.device });
         }
     }
@@ -159,15 +155,13 @@ pub(crate) fn make<P: Platform>(
     config: &TelemetryConfig,
     neuron: &NeuronDevice<P>,
     memory: &MemoryClient,
-    attached: &Arc<Attached>,
 ) -> Result<Option<DeviceTelemetry<P>>, Error> {
     if neuron.datastore().is_empty() {
         return Ok(None);
     }
     let pins = neuron.datastore().iter().filter_map(|chunk| chunk.pin());
     let slabs = pins.filter_map(Slab::from_pin).collect();
-    let sensors =
-        Sensors { neuron: neuron.clone(), memory: memory.clone(), attached: attached.clone() };
+    let sensors = Sensors { neuron: neuron.clone(), memory: memory.clone() };
     let facts = facts(neuron.hal(), neuron.index());
     let records = neuron.records().clone();
     let config = config.clone();

@@ -105,6 +105,10 @@ impl Counter {
         self.present.store(bytes, Relaxed);
     }
 
+    fn rebase(&self) {
+        self.peak.store(self.total.load(Relaxed), Relaxed);
+    }
+
     fn value(&self) -> CounterValue {
         CounterValue {
             total: self.total.load(Relaxed),
@@ -196,6 +200,18 @@ impl Counters {
         }
     }
 
+    /// Makes the peak of the counter of `category` its total now.
+    pub fn rebase_category(&self, category: Category, core: u32) {
+        if let Some(counter) = self.shown(category, core) {
+            counter.rebase();
+        }
+    }
+
+    /// Makes the peak of HOST_MEM or DEVICE_MEM of `core` its total now.
+    pub fn rebase_location(&self, location: Location, core: u32) {
+        self.counter(Account::new(side(location), self.shown_core(core))).rebase();
+    }
+
     fn shown(&self, category: Category, core: u32) -> Option<&Counter> {
         let id = *COUNTER_OF.get(category.0 as usize)?;
         let core = match location_of(category) {
@@ -212,6 +228,15 @@ impl Counters {
         here.then(|| ClientTotals {
             host: cell.bytes[HOST_MEM].load(Relaxed),
             device: cell.bytes[DEVICE_MEM].load(Relaxed),
+        })
+    }
+
+    /// Attached clients with their totals, in slot order.
+    pub fn attached(&self) -> impl Iterator<Item = (ClientId, ClientTotals)> + '_ {
+        ClientSlot::all().filter_map(|slot| {
+            let cell = &self.payers[Payer::of(slot).index()];
+            let client = ClientId::new(cell.id.load(Relaxed))?;
+            Some((client, self.client(client, slot)?))
         })
     }
 

@@ -3,7 +3,10 @@
 use std::future::Future;
 use std::time::Duration;
 
-use axon::{Client, Device, DeviceAlloc, DeviceBuffer, Driver, HostAlloc, HostBuffer};
+use axon::metrics::TelemetryConfig;
+use axon::{
+    Client, Device, DeviceAlloc, DeviceBuffer, Driver, DriverConfig, HostAlloc, HostBuffer,
+};
 use axon_hosted::Machine;
 use axon_model::report::{DoorbellRecord, Report};
 use axon_model::{FunctionConfig, Product};
@@ -24,6 +27,7 @@ pub struct Bench {
 pub struct Setup {
     pub function: FunctionConfig,
     pub config: DeviceConfig,
+    pub telemetry: Option<TelemetryConfig>,
     pub seed: u64,
 }
 
@@ -41,7 +45,13 @@ impl Setup {
         function.strict = true;
         function.trace("doorbells").unwrap();
         function.trace("descriptors").unwrap();
-        Setup { function, config: DeviceConfig::default(), seed: 0 }
+        Setup { function, config: DeviceConfig::default(), telemetry: None, seed: 0 }
+    }
+
+    /// With datastore and poster.
+    pub fn telemetry(mut self) -> Self {
+        self.telemetry = Some(TelemetryConfig::default());
+        self
     }
 
     /// Multiplies the time a batch may take.
@@ -58,7 +68,8 @@ impl Setup {
     pub fn run<F: Future>(self, test: impl FnOnce(Bench) -> F) -> F::Output {
         let machine = self.machine();
         let output = machine.run(async {
-            let driver = Driver::with_config(machine.clone(), self.config);
+            let config = DriverConfig { device: self.config, telemetry: self.telemetry };
+            let driver = Driver::with_config(machine.clone(), config);
             driver.settled().await;
             let device = driver.devices().into_iter().next().expect("a device");
             assert_eq!(device.settled().await, DeviceState::Ready);

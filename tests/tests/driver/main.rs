@@ -7,3 +7,4 @@ mod copies;
 mod faults;
 mod mailbox;
 mod resets;
+mod telemetry;
