@@ -187,7 +187,7 @@ fn script_and_words_reach_the_guest() {
 fn a_vm_that_hangs_is_ended_with_124() {
     let place = Place::new("hang");
     let output =
-        hang(&place, &format!("trap '' TERM; {HANG}; sleep 600"), &["--timeout", "1"], |_| {});
+        hang(&place, &format!("trap '' TERM; {HANG}; sleep 600"), &["--timeout", "3"], |_| {});
     assert_eq!(output.status.code(), Some(124));
     let errors = text(&output.stderr);
     assert!(errors.contains("last lines on the console"), "{errors}");
