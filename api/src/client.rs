@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use axon_clients::reservation::Presence;
 use axon_clients::{Access, Attachment, InfoHandle};
 use axon_memory::ChunkInfo;
 use axon_platform::{DeviceAddr, Platform};
@@ -29,6 +30,8 @@ pub(crate) struct Shared<P: Platform> {
 struct Inner<P: Platform> {
     attachment: Attachment<Peers<P>>,
     shared: Keeper<P>,
+    /// Claimed cores are free at the latest when it goes.
+    presence: Presence,
 }
 
 /// Gives the bounce chunks back when the client ends, whatever buffers are left.
@@ -91,10 +94,14 @@ impl HostAlloc {
 }
 
 impl<P: Platform> Client<P> {
-    pub(crate) fn new(device: Device<P>, attachment: Attachment<Peers<P>>) -> Self {
+    pub(crate) fn new(
+        device: Device<P>,
+        attachment: Attachment<Peers<P>>,
+        presence: Presence,
+    ) -> Self {
         let access = attachment.access().clone();
         let shared = Arc::new(Shared { device, access, bounce: Pool::new() });
-        Client(Arc::new(Inner { attachment, shared: Keeper(shared) }))
+        Client(Arc::new(Inner { attachment, shared: Keeper(shared), presence }))
     }
 
     /// Who this is.
@@ -107,7 +114,7 @@ impl<P: Platform> Client<P> {
         &self.shared().device
     }
 
-    fn shared(&self) -> &Arc<Shared<P>> {
+    pub(crate) fn shared(&self) -> &Arc<Shared<P>> {
         &self.0.shared.0
     }
 
@@ -252,7 +259,7 @@ impl<P: Platform> Client<P> {
     pub fn reset(&self, map: CoreMap) -> Result<axon_neuron::reset::ResetTicket, Error> {
         self.access().check()?;
         let requester = Requester::Client(self.id());
-        Ok(self.device().neuron().reset(ResetRequest { map, requester })?)
+        self.device().submit_reset(ResetRequest { map, requester })
     }
 
     /// Bytes of the client's memory that hardware may reach now.
@@ -263,8 +270,8 @@ impl<P: Platform> Client<P> {
     /// Ends the client and waits until everything it owned is cleaned up. Dropping the future does
     /// not stop the clean-up; with other clones around nothing ends.
     pub async fn close(self) {
-        if let Some(Inner { attachment, shared }) = Arc::into_inner(self.0) {
-            drop(shared);
+        if let Some(Inner { attachment, shared, presence }) = Arc::into_inner(self.0) {
+            drop((shared, presence));
             attachment.close().await;
         }
     }
@@ -274,11 +281,12 @@ impl<P: Platform> Client<P> {
 pub struct InfoClient<P: Platform> {
     device: Device<P>,
     handle: InfoHandle,
+    _presence: Presence,
 }
 
 impl<P: Platform> InfoClient<P> {
-    pub(crate) fn new(device: Device<P>, handle: InfoHandle) -> Self {
-        InfoClient { device, handle }
+    pub(crate) fn new(device: Device<P>, handle: InfoHandle, presence: Presence) -> Self {
+        InfoClient { device, handle, _presence: presence }
     }
 
     /// Who this is.

@@ -6,6 +6,8 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
+use axon_clients::core_sync::{CoreSync, Cores};
+use axon_clients::gates::Lane;
 use axon_clients::{ClientInfo, Clients};
 use axon_memory::{ChunkLine, MemoryClient, MemoryService, Usage};
 use axon_neuron::hal::Hal;
@@ -22,7 +24,7 @@ use crate::driver::Inner as DriverInner;
 use crate::memory::{self, MemoryTotals};
 use crate::peers::Peers;
 use crate::telemetry::{self, DeviceTelemetry};
-use crate::{Client, Error, InfoClient};
+use crate::{Client, Driver, Error, InfoClient};
 
 struct Shared<P: Platform> {
     driver: Arc<DriverInner<P>>,
@@ -30,6 +32,7 @@ struct Shared<P: Platform> {
     memory: MemoryClient,
     clients: Clients<Peers<P>>,
     telemetry: Option<DeviceTelemetry<P>>,
+    sync: CoreSync,
     /// Position in [`Platform::functions`].
     position: usize,
     device_id: u16,
@@ -86,11 +89,15 @@ impl<P: Platform> Device<P> {
                 return Err(error);
             }
         };
+        let hal = neuron.hal();
+        let cores = Cores { count: hal.cores().into(), map: CoreMap(hal.core_map()) };
+        let (sync, core_sync) = CoreSync::new(cores, platform.clone());
         let peers = Peers {
             platform: platform.clone(),
             neuron: neuron.clone(),
             memory: memory.clone(),
             telemetry: telemetry.clone(),
+            sync: sync.clone(),
         };
         let (clients, control) = Clients::new(peers);
         let device = Device(Arc::new(Shared {
@@ -99,6 +106,7 @@ impl<P: Platform> Device<P> {
             memory,
             clients,
             telemetry,
+            sync,
             position,
             device_id: (function.config_read32(0) >> 16) as u16,
             bringup_ns: AtomicU64::new(0),
@@ -107,6 +115,7 @@ impl<P: Platform> Device<P> {
             .spawn("memory", service.run())
             .and_then(|()| platform.spawn("completion", completion))
             .and_then(|()| platform.spawn("reset", reset))
+            .and_then(|()| platform.spawn("core sync", core_sync.run()))
             .and_then(|()| platform.spawn("control", control.run()))
             .and_then(|()| match device.0.telemetry.as_ref().and_then(Telemetry::poster) {
                 Some(poster) => platform.spawn("poster", poster.run()),
@@ -124,6 +133,7 @@ impl<P: Platform> Device<P> {
     /// [`Error::Removed`].
     pub async fn shut_down(&self) {
         self.0.clients.remove();
+        self.0.sync.remove();
         if let Some(telemetry) = &self.0.telemetry {
             telemetry.stop();
             let bound = self.0.driver.platform.sleep(POSTER_ENDS);
@@ -209,6 +219,21 @@ impl<P: Platform> Device<P> {
         &self.0.memory
     }
 
+    pub(crate) fn sync(&self) -> &CoreSync {
+        &self.0.sync
+    }
+
+    pub(crate) fn driver(&self) -> Driver<P> {
+        Driver::from_inner(self.0.driver.clone())
+    }
+
+    /// Queues a reset; whoever relied on the cores' init states is told (specification 05 §11.2).
+    pub(crate) fn submit_reset(&self, request: ResetRequest) -> Result<ResetTicket, Error> {
+        let ticket = self.0.neuron.reset(request)?;
+        self.0.sync.core_reset(request.map);
+        Ok(ticket)
+    }
+
     /// Attaches a new client. Waits while the device is in RESET.
     ///
     /// # Errors
@@ -224,7 +249,8 @@ impl<P: Platform> Device<P> {
     /// As [`Device::open`].
     pub async fn open_as(&self, client: ClientId) -> Result<Client<P>, Error> {
         let attachment = self.0.clients.open(client).await?;
-        Ok(Client::new(self.clone(), attachment))
+        let presence = self.0.driver.reservations.enter(client, Lane::Normal)?;
+        Ok(Client::new(self.clone(), attachment, presence))
     }
 
     /// A client on the info lane: whatever the state, without an attach slot.
@@ -233,7 +259,8 @@ impl<P: Platform> Device<P> {
     /// [`Error::Removed`].
     pub fn open_info(&self) -> Result<InfoClient<P>, Error> {
         let handle = self.0.clients.open_info(self.new_id()?)?;
-        Ok(InfoClient::new(self.clone(), handle))
+        let presence = self.0.driver.reservations.enter(handle.client(), Lane::Info)?;
+        Ok(InfoClient::new(self.clone(), handle, presence))
     }
 
     fn new_id(&self) -> Result<ClientId, Error> {
@@ -306,7 +333,7 @@ impl<P: Platform> Device<P> {
             return Err(Error::Busy { what: "the device" });
         }
         let request = ResetRequest { map: CoreMap::DEVICE, requester: Requester::Internal };
-        Ok(self.0.neuron.reset(request)?)
+        self.submit_reset(request)
     }
 
     /// What the driver did on the data path since the device came up.

@@ -8,8 +8,10 @@ use core::task::Poll;
 use core::time::Duration;
 
 use axon_clients::ClientIds;
+use axon_clients::reservation::Reservations;
 use axon_neuron::{DeviceConfig, DeviceTable};
 use axon_platform::{Bdf, Errno, PciFunction, Platform};
+use axon_ports::marks::Marks;
 use axon_telemetry::TelemetryConfig;
 use axon_telemetry::datastore::SLABS;
 use embassy_sync::blocking_mutex::Mutex;
@@ -62,6 +64,7 @@ pub(crate) struct Inner<P: Platform> {
     pub(crate) ids: ClientIds,
     pub(crate) table: DeviceTable,
     pub(crate) config: DriverConfig,
+    pub(crate) reservations: Reservations,
     /// Bytes of each host reserve pool of each device.
     pub(crate) reserve_bytes: u64,
     progress: Mutex<CriticalSectionRawMutex, RefCell<Progress<P>>>,
@@ -128,11 +131,18 @@ impl<P: Platform> Driver<P> {
             unsettled: functions.len(),
             waiters: MultiWakerRegistration::new(),
         };
+        let (reservations, reservation) =
+            Reservations::new(Reservations::DEFAULT_QUOTA, Arc::new(Marks::new()));
+        if let Err(error) = platform.spawn("reservation", reservation.run()) {
+            // Without the task every claim ends in an error of its own.
+            log::error!("cores cannot be claimed: {error}");
+        }
         let inner = Arc::new(Inner {
             platform: platform.clone(),
             ids: ClientIds::new(),
             table: DeviceTable::new(),
             config,
+            reservations,
             reserve_bytes: reserve_bytes(&platform, functions.len()),
             progress: Mutex::new(RefCell::new(progress)),
         });
@@ -143,6 +153,14 @@ impl<P: Platform> Driver<P> {
             }
         }
         Driver(inner)
+    }
+
+    pub(crate) fn from_inner(inner: Arc<Inner<P>>) -> Self {
+        Driver(inner)
+    }
+
+    pub(crate) fn reservations(&self) -> &Reservations {
+        &self.0.reservations
     }
 
     /// Resolves once every function is READY, INVALID or refused.

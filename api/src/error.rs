@@ -4,6 +4,9 @@ use core::fmt;
 use core::mem::discriminant;
 
 use axon_clients::ClientError;
+use axon_clients::core_sync::SyncError;
+use axon_clients::gates::GateError;
+use axon_clients::reservation::ReservationError;
 use axon_neuron::ProbeError;
 use axon_platform::{Errno, OutOfBounds, SpawnError};
 use axon_ports::{ClientSlot, Location, MemoryError};
@@ -122,6 +125,12 @@ pub enum Error {
     Telemetry(axon_telemetry::Error),
     /// Any other refusal of the driver.
     Driver(axon_neuron::Error),
+    /// A core's model lock or init state did not do what was asked.
+    Core(SyncError),
+    /// Cores were not claimed: what could have been had is inside.
+    Claim(ReservationError),
+    /// The caller has not the right to do this: a grant, or the claim of a core, is missing.
+    Gate(GateError),
 }
 
 impl Error {
@@ -145,6 +154,9 @@ impl Error {
             Error::Removed => Errno::ENODEV,
             Error::Refused(error) => error.errno(),
             Error::Telemetry(error) => error.errno(),
+            Error::Core(error) => error.errno(),
+            Error::Claim(error) => error.errno(),
+            Error::Gate(error) => error.errno(),
             Error::Stale(error)
             | Error::Timeout(error)
             | Error::Cancelled(error)
@@ -261,6 +273,18 @@ impl From<ProbeError> for Error {
     }
 }
 
+impl From<ReservationError> for Error {
+    fn from(error: ReservationError) -> Self {
+        Error::Claim(error)
+    }
+}
+
+impl From<GateError> for Error {
+    fn from(error: GateError) -> Self {
+        Error::Gate(error)
+    }
+}
+
 impl From<OutOfBounds> for Error {
     fn from(error: OutOfBounds) -> Self {
         Error::OutOfRange { offset: error.offset, len: error.len_bytes, limit: error.limit }
@@ -318,6 +342,9 @@ impl fmt::Display for Error {
             Error::Removed => f.write_str("the device was removed"),
             Error::Refused(error) => error.fmt(f),
             Error::Telemetry(error) => error.fmt(f),
+            Error::Core(error) => error.fmt(f),
+            Error::Claim(error) => error.fmt(f),
+            Error::Gate(error) => error.fmt(f),
             Error::Stale(error)
             | Error::Timeout(error)
             | Error::Cancelled(error)

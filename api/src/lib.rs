@@ -25,6 +25,7 @@
 //! | `device` | [`Device`]: identity, state, registers, resets; no rights |
 //! | `client` | [`Client`]: one attach slot; allocation, the by-number layer |
 //! | `buffer` | [`DeviceBuffer`], [`HostBuffer`], [`View`]: memory and the ways in and out |
+//! | `neuron_core` | [`NeuronCore`], claims: who initialises, loads, runs and owns a core |
 //! | `span` | [`Span`], [`Transfer`]: checked ranges, and the copy between two of them |
 //! | `telemetry` | counters, metrics, questions to firmware |
 //! | `bounce` | host chunks through which plain slices travel |
@@ -44,6 +45,7 @@ mod device;
 mod driver;
 mod error;
 mod memory;
+mod neuron_core;
 pub mod pattern;
 mod peers;
 pub mod raw;
@@ -57,10 +59,15 @@ pub use device::Device;
 pub use driver::{Driver, DriverConfig, Refusal};
 pub use error::Error;
 pub use memory::MemoryTotals;
+pub use neuron_core::{CoreCommands, NeuronCore};
 pub use span::{Fill, Span, Transfer};
 pub use telemetry::{DeviceTelemetry, Sensors};
 
 pub use axon_clients::ClientInfo;
+pub use axon_clients::core_sync::{
+    Hold, Init, InitState, InitTicket, InitView, Key, LockView, ModelReader, ModelWriter, SyncError,
+};
+pub use axon_clients::reservation::{CoreClaim, CoreSet, ReservationError};
 pub use axon_memory::{ChunkInfo, ChunkLine, Usage};
 pub use axon_neuron::hal;
 pub use axon_neuron::reset::ResetTicket;

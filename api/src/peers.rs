@@ -4,6 +4,7 @@ use core::future::Future;
 use core::time::Duration;
 
 use axon_clients::DevicePeers;
+use axon_clients::core_sync::CoreSync;
 use axon_memory::MemoryClient;
 use axon_neuron::NeuronDevice;
 use axon_platform::Platform;
@@ -19,6 +20,7 @@ pub(crate) struct Peers<P: Platform> {
     pub(crate) neuron: NeuronDevice<P>,
     pub(crate) memory: MemoryClient,
     pub(crate) telemetry: Option<DeviceTelemetry<P>>,
+    pub(crate) sync: CoreSync,
 }
 
 impl<P: Platform> Peers<P> {
@@ -53,6 +55,10 @@ impl<P: Platform> DevicePeers for Peers<P> {
 
     async fn drain(&self, client: ClientId) {
         self.neuron.dma().drain(client).await;
+    }
+
+    async fn release_cores(&self, client: ClientId) {
+        self.sync.client_gone(client).await;
     }
 
     /// Counters first (step 9), then memory (step 11).

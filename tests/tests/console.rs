@@ -56,3 +56,8 @@ fn tel_e24_tel_d15_counters_metrics_and_trace_points() {
 fn tel_e16_tel_e18_tel_e20_posts_to_firmware() {
     check("posting");
 }
+
+#[test]
+fn st_e32_st_e34_st_e35_st_e38_api_e53_api_e56_cores() {
+    check("cores");
+}

@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
-use axon::{Client, Device, Driver, Error, InfoClient, Transfer};
+use axon::{Client, CoreClaim, Device, Driver, Error, InfoClient, Transfer};
 use axon_platform::{Errno, Platform};
 
 use crate::answer::{Failure, Fields, Outcome};
@@ -40,6 +40,7 @@ pub struct Session<P: Platform> {
     pub(crate) resets: Numbered<Ticket>,
     /// Number of the last frame of metrics.
     pub(crate) frames: u64,
+    pub(crate) claims: Numbered<CoreClaim>,
 }
 
 /// Things under numbers that are never used twice.
@@ -57,6 +58,10 @@ impl<T> Numbered<T> {
         self.last += 1;
         self.things.insert(self.last, thing);
         self.last
+    }
+
+    pub(crate) fn retain(&mut self, keep: impl Fn(&T) -> bool) {
+        self.things.retain(|_, thing| keep(thing));
     }
 
     pub(crate) fn take(&mut self, what: &str, number: u64) -> Result<T, Failure> {
@@ -78,6 +83,7 @@ impl<P: Platform> Session<P> {
             waits: Numbered::new(),
             resets: Numbered::new(),
             frames: 0,
+            claims: Numbered::new(),
         }
     }
 
@@ -108,14 +114,19 @@ impl<P: Platform> Session<P> {
         Ok(self.driver.device(index)?)
     }
 
+    /// The current client, of either lane.
+    pub(crate) fn opened(&self) -> Result<&Opened<P>, Failure> {
+        let current = self.current.and_then(|number| self.clients.get(&number));
+        current.ok_or_else(|| Failure::new(Errno::EACCES, "no client is open; `open` one first"))
+    }
+
     /// The current client, which must be a normal one.
     pub(crate) fn client(&self) -> Result<&Client<P>, Failure> {
-        match self.current.and_then(|number| self.clients.get(&number)) {
-            Some(Opened::Normal(client)) => Ok(client),
-            Some(Opened::Info(_)) => {
+        match self.opened()? {
+            Opened::Normal(client) => Ok(client),
+            Opened::Info(_) => {
                 Err(Failure::invalid("the current client is on the info lane: queries only"))
             }
-            None => Err(Failure::new(Errno::EACCES, "no client is open; `open` one first")),
         }
     }
 }

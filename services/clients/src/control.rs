@@ -51,6 +51,7 @@ impl<D: DevicePeers> ControlTask<D> {
         peers.resolve_resets(client).await;
         peers.drain(client).await;
         peers.pause(AFTER_PARKING).await;
+        peers.release_cores(client).await;
         peers.sweep(client, slot).await;
         if self.shared.change(Table::begin_last_close) {
             peers.last_client_gone().await;
@@ -86,7 +87,14 @@ mod tests {
         bench.turn();
         assert_eq!(
             bench.peers.calls(),
-            ["resets client1", "drain client1", "pause 10ms", "sweep client1 slot0", "last"]
+            [
+                "resets client1",
+                "drain client1",
+                "pause 10ms",
+                "cores client1",
+                "sweep client1 slot0",
+                "last"
+            ]
         );
         assert_eq!(bench.clients.open_count(), 0);
     }

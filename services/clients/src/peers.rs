@@ -36,6 +36,10 @@ pub trait DevicePeers: Send + Sync + 'static {
     /// quarantine (specification 03 §15).
     fn drain(&self, client: ClientId) -> impl Future<Output = ()> + Send;
 
+    /// Frees the cores that carry the client's models, and those it was initialising
+    /// (specification 05 §10.2 step 8).
+    fn release_cores(&self, client: ClientId) -> impl Future<Output = ()> + Send;
+
     /// Frees the client's process-lifespan memory, newest first (specification 04 §5.3).
     fn sweep(&self, client: ClientId, slot: ClientSlot) -> impl Future<Output = ()> + Send;
 

@@ -75,6 +75,10 @@ impl DevicePeers for Peers {
         self.note(std::format!("drain {client}"));
     }
 
+    async fn release_cores(&self, client: ClientId) {
+        self.note(std::format!("cores {client}"));
+    }
+
     async fn sweep(&self, client: ClientId, slot: ClientSlot) {
         self.note(std::format!("sweep {client} {slot}"));
     }

@@ -2,6 +2,7 @@
 
 mod bus;
 mod client;
+mod cores;
 mod data;
 mod machine;
 mod memory;
@@ -65,6 +66,12 @@ const COMMANDS: &[Usage] = &[
     usage("telemetry", "trace [LIMIT] [dev=]"),
     usage("telemetry", "poster on|off|now|status [DEV]"),
     usage("telemetry", "poster period SPAN [DEV]"),
+    usage("cores", "nc init|done NC"),
+    usage("cores", "nc state [DEV] NC"),
+    usage("cores", "lock read|write NC [model=N]"),
+    usage("cores", "unlock read|write NC [model=N]"),
+    usage("cores", "reserve START COUNT [end=N]"),
+    usage("cores", "unreserve CLAIM"),
     usage("faults", "fault NAME[=VALUE][@DEV] [after=N]"),
     usage("faults", "fault clear"),
     usage("script", "sleep SPAN"),
@@ -76,8 +83,7 @@ const COMMANDS: &[Usage] = &[
 ];
 
 /// Known by name, not part of this build.
-const MISSING: &[&str] =
-    &["queue", "engine", "nc", "lock", "unlock", "reserve", "sem", "event", "nq", "post", "pod"];
+const MISSING: &[&str] = &["queue", "engine", "sem", "event", "nq", "post", "pod"];
 
 /// Carries out one command.
 pub(crate) async fn run<P: Platform>(
@@ -127,6 +133,11 @@ pub(crate) async fn run<P: Platform>(
         "log" => telemetry::log(session, words, rows),
         "trace" => telemetry::trace(session, words, rows),
         "poster" => telemetry::poster(session, words, rows).await,
+        "nc" => cores::nc(session, words).await,
+        "lock" => cores::lock(session, words).await,
+        "unlock" => cores::unlock(session, words).await,
+        "reserve" => cores::reserve(session, words).await,
+        "unreserve" => cores::unreserve(session, words),
         "fault" => machine::fault(session, rest),
         "sleep" | "advance" => machine::sleep(session, words).await,
         "help" => help(words, rows),

@@ -31,13 +31,20 @@ pub enum InitState {
     Invalid = 3,
 }
 
-impl fmt::Display for InitState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl InitState {
+    /// `STARTED`, `COMPLETED` or `INVALID`.
+    pub const fn name(self) -> &'static str {
+        match self {
             InitState::Started => "STARTED",
             InitState::Completed => "COMPLETED",
             InitState::Invalid => "INVALID",
-        })
+        }
+    }
+}
+
+impl fmt::Display for InitState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
