@@ -132,6 +132,7 @@ impl<P: Platform> Device<P> {
     /// engines stop, bus mastering goes off, then the memory is given back. What is left answers
     /// [`Error::Removed`].
     pub async fn shut_down(&self) {
+        self.0.driver.pod.part(&self.0.neuron).await;
         self.0.clients.remove();
         self.0.sync.remove();
         if let Some(telemetry) = &self.0.telemetry {

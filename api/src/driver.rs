@@ -11,6 +11,7 @@ use axon_clients::ClientIds;
 use axon_clients::reservation::Reservations;
 use axon_neuron::{DeviceConfig, DeviceTable};
 use axon_platform::{Bdf, Errno, PciFunction, Platform};
+use axon_pod::Pod;
 use axon_ports::marks::Marks;
 use axon_telemetry::TelemetryConfig;
 use axon_telemetry::datastore::SLABS;
@@ -19,6 +20,7 @@ use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
 use embassy_sync::waitqueue::MultiWakerRegistration;
 
 use crate::memory::reserve_bytes;
+use crate::pod::HostPod;
 use crate::{Device, Error};
 
 /// PCI vendor of every Neuron function.
@@ -65,6 +67,7 @@ pub(crate) struct Inner<P: Platform> {
     pub(crate) table: DeviceTable,
     pub(crate) config: DriverConfig,
     pub(crate) reservations: Reservations,
+    pub(crate) pod: HostPod<P>,
     /// Bytes of each host reserve pool of each device.
     pub(crate) reserve_bytes: u64,
     progress: Mutex<CriticalSectionRawMutex, RefCell<Progress<P>>>,
@@ -131,8 +134,9 @@ impl<P: Platform> Driver<P> {
             unsettled: functions.len(),
             waiters: MultiWakerRegistration::new(),
         };
+        let marks = Arc::new(Marks::new());
         let (reservations, reservation) =
-            Reservations::new(Reservations::DEFAULT_QUOTA, Arc::new(Marks::new()));
+            Reservations::new(Reservations::DEFAULT_QUOTA, marks.clone());
         if let Err(error) = platform.spawn("reservation", reservation.run()) {
             // Without the task every claim ends in an error of its own.
             log::error!("cores cannot be claimed: {error}");
@@ -143,6 +147,7 @@ impl<P: Platform> Driver<P> {
             table: DeviceTable::new(),
             config,
             reservations,
+            pod: HostPod::new(marks),
             reserve_bytes: reserve_bytes(&platform, functions.len()),
             progress: Mutex::new(RefCell::new(progress)),
         });
@@ -157,6 +162,10 @@ impl<P: Platform> Driver<P> {
 
     pub(crate) fn from_inner(inner: Arc<Inner<P>>) -> Self {
         Driver(inner)
+    }
+
+    pub(crate) fn pod_handle(&self) -> Pod {
+        self.0.pod.handle()
     }
 
     pub(crate) fn reservations(&self) -> &Reservations {
@@ -187,6 +196,8 @@ impl<P: Platform> Driver<P> {
         for device in devices {
             device.shut_down().await;
         }
+        self.pod_handle().stop();
+        self.0.reservations.stop();
     }
 
     /// Every device, by index.
@@ -223,6 +234,8 @@ impl<P: Platform> Inner<P> {
             Ok(device) => {
                 if self.change(|progress| progress.enter(&device)) {
                     device.shut_down().await;
+                } else if let Err(error) = self.pod.join(&self.platform, device.neuron()) {
+                    log::error!("{} takes no part in a pod: {error}", device.index());
                 }
                 let state = device.settled().await;
                 device.set_bringup(self.platform.now().since(started));

@@ -9,6 +9,7 @@ use axon_clients::gates::GateError;
 use axon_clients::reservation::ReservationError;
 use axon_neuron::ProbeError;
 use axon_platform::{Errno, OutOfBounds, SpawnError};
+use axon_pod::PodError;
 use axon_ports::{ClientSlot, Location, MemoryError};
 
 /// One enum for everything. [`Error::errno`] is the number the Linux driver would have returned;
@@ -131,6 +132,8 @@ pub enum Error {
     Claim(ReservationError),
     /// The caller has not the right to do this: a grant, or the claim of a core, is missing.
     Gate(GateError),
+    /// The pod did not do what was asked.
+    Pod(PodError),
 }
 
 impl Error {
@@ -157,6 +160,7 @@ impl Error {
             Error::Core(error) => error.errno(),
             Error::Claim(error) => error.errno(),
             Error::Gate(error) => error.errno(),
+            Error::Pod(error) => error.errno(),
             Error::Stale(error)
             | Error::Timeout(error)
             | Error::Cancelled(error)
@@ -279,6 +283,12 @@ impl From<ReservationError> for Error {
     }
 }
 
+impl From<PodError> for Error {
+    fn from(error: PodError) -> Self {
+        Error::Pod(error)
+    }
+}
+
 impl From<GateError> for Error {
     fn from(error: GateError) -> Self {
         Error::Gate(error)
@@ -345,6 +355,7 @@ impl fmt::Display for Error {
             Error::Core(error) => error.fmt(f),
             Error::Claim(error) => error.fmt(f),
             Error::Gate(error) => error.fmt(f),
+            Error::Pod(error) => error.fmt(f),
             Error::Stale(error)
             | Error::Timeout(error)
             | Error::Cancelled(error)

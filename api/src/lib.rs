@@ -26,6 +26,7 @@
 //! | `client` | [`Client`]: one attach slot; allocation, the by-number layer |
 //! | `buffer` | [`DeviceBuffer`], [`HostBuffer`], [`View`]: memory and the ways in and out |
 //! | `neuron_core` | [`NeuronCore`], claims: who initialises, loads, runs and owns a core |
+//! | `pod` | the pod that the host belongs to |
 //! | `span` | [`Span`], [`Transfer`]: checked ranges, and the copy between two of them |
 //! | `telemetry` | counters, metrics, questions to firmware |
 //! | `bounce` | host chunks through which plain slices travel |
@@ -48,6 +49,7 @@ mod memory;
 mod neuron_core;
 pub mod pattern;
 mod peers;
+mod pod;
 pub mod raw;
 mod span;
 mod telemetry;
@@ -72,5 +74,6 @@ pub use axon_memory::{ChunkInfo, ChunkLine, Usage};
 pub use axon_neuron::hal;
 pub use axon_neuron::reset::ResetTicket;
 pub use axon_neuron::{Counters, ProbeError};
+pub use axon_pod::{Membership, Mode, PodError, PodState, PodStatus, PodType};
 pub use axon_ports as ports;
 pub use axon_telemetry as metrics;

@@ -61,3 +61,8 @@ fn tel_e16_tel_e18_tel_e20_posts_to_firmware() {
 fn st_e32_st_e34_st_e35_st_e38_api_e53_api_e56_cores() {
     check("cores");
 }
+
+#[test]
+fn st_e53_st_e55_st_e56_pod() {
+    check("pod");
+}

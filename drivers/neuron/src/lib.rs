@@ -36,6 +36,7 @@ mod error;
 mod fwio;
 pub mod hal;
 mod info;
+mod pod_words;
 pub mod probe;
 mod registers;
 pub mod reset;

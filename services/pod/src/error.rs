@@ -82,9 +82,9 @@ impl fmt::Display for ElectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ElectionError::Wire { device, side: Some(side), error } => {
-                write!(f, "the {side} neighbour of {device} could not be read: {error:?}")
+                write!(f, "the {side} neighbour of {device} could not be read: {error}")
             }
-            ElectionError::Wire { device, side: None, error } => write!(f, "{device}: {error:?}"),
+            ElectionError::Wire { device, side: None, error } => write!(f, "{device}: {error}"),
             ElectionError::NoSerial => f.write_str("the device has no serial number yet"),
             ElectionError::LinksDisagree { device, side } => {
                 write!(f, "the two {side} links of {device} lead to different devices")

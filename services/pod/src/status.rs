@@ -30,16 +30,21 @@ impl PodState {
             other => other as u32,
         }
     }
-}
 
-impl fmt::Display for PodState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+    /// `IN_PROGRESS`, `ULTRASERVER`, `FAILED` or `SINGLE_NODE`.
+    pub const fn name(self) -> &'static str {
+        match self {
             PodState::InProgress => "IN_PROGRESS",
             PodState::UltraServer => "ULTRASERVER",
             PodState::Failed => "FAILED",
             PodState::SingleNode => "SINGLE_NODE",
-        })
+        }
+    }
+}
+
+impl fmt::Display for PodState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -55,13 +60,20 @@ pub enum PodType {
     Switch = 2,
 }
 
-impl fmt::Display for PodType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl PodType {
+    /// `NONE`, `P2P` or `SWITCH`.
+    pub const fn name(self) -> &'static str {
+        match self {
             PodType::None => "NONE",
             PodType::PeerToPeer => "P2P",
             PodType::Switch => "SWITCH",
-        })
+        }
+    }
+}
+
+impl fmt::Display for PodType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

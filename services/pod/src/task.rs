@@ -226,7 +226,7 @@ fn find(words: &impl OwnWords, machine: &Machine) -> Option<Elected> {
         }
     };
     found.unwrap_or_else(|error| {
-        log::warn!("the pod words of device 0 cannot be read: {error:?}");
+        log::warn!("the pod words of device 0 cannot be read: {error}");
         None
     })
 }

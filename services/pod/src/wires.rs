@@ -95,16 +95,31 @@ pub enum WireError {
     NoAnswer,
     /// The engine of the link is somebody else's.
     Busy,
+    /// This build reads over no links.
+    Unsupported,
 }
 
 impl WireError {
-    /// EIO; ENODEV for an absent device, EBUSY for an engine in use.
+    /// EIO; ENODEV for an absent device, EBUSY for an engine in use, EOPNOTSUPP where there is no
+    /// way to read.
     pub const fn errno(self) -> Errno {
         match self {
             WireError::DeviceGone => Errno::ENODEV,
             WireError::NoAnswer => Errno::EIO,
             WireError::Busy => Errno::EBUSY,
+            WireError::Unsupported => Errno::EOPNOTSUPP,
         }
+    }
+}
+
+impl fmt::Display for WireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            WireError::DeviceGone => "the device is absent or gone",
+            WireError::NoAnswer => "no answer over the link",
+            WireError::Busy => "the engine of the link is in use",
+            WireError::Unsupported => "reads over links are not part of this build",
+        })
     }
 }
 

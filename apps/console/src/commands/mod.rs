@@ -6,6 +6,7 @@ mod cores;
 mod data;
 mod machine;
 mod memory;
+mod pod;
 mod reset;
 mod telemetry;
 
@@ -72,6 +73,8 @@ const COMMANDS: &[Usage] = &[
     usage("cores", "unlock read|write NC [model=N]"),
     usage("cores", "reserve START COUNT [end=N]"),
     usage("cores", "unreserve CLAIM"),
+    usage("pod", "pod status"),
+    usage("pod", "pod ctrl elect|kill|single|mode [X4|X2H|X2V|X1] [timeout=SECONDS]"),
     usage("faults", "fault NAME[=VALUE][@DEV] [after=N]"),
     usage("faults", "fault clear"),
     usage("script", "sleep SPAN"),
@@ -83,7 +86,7 @@ const COMMANDS: &[Usage] = &[
 ];
 
 /// Known by name, not part of this build.
-const MISSING: &[&str] = &["queue", "engine", "sem", "event", "nq", "post", "pod"];
+const MISSING: &[&str] = &["queue", "engine", "sem", "event", "nq", "post"];
 
 /// Carries out one command.
 pub(crate) async fn run<P: Platform>(
@@ -138,6 +141,7 @@ pub(crate) async fn run<P: Platform>(
         "unlock" => cores::unlock(session, words).await,
         "reserve" => cores::reserve(session, words).await,
         "unreserve" => cores::unreserve(session, words),
+        "pod" => pod::pod(session, words).await,
         "fault" => machine::fault(session, rest),
         "sleep" | "advance" => machine::sleep(session, words).await,
         "help" => help(words, rows),

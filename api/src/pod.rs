@@ -1,0 +1,201 @@
+//! The pod that the host belongs to, where it is an UltraServer or part of a switched pod
+//! (specification 05 §16).
+//!
+//! The first device that says so starts the pod task; from then on the resets of all devices are told
+//! to it. A host of any other kind has no task and answers for itself.
+
+use alloc::sync::Arc;
+use core::cell::RefCell;
+use core::time::Duration;
+
+use axon_neuron::NeuronDevice;
+use axon_neuron::hal::identity::PlatformType;
+use axon_platform::Platform;
+use axon_pod::wires::{DEVICES, Lane, PodDevice, Side};
+use axon_pod::{
+    Control, Leaving, Mode, NeighbourWords, OwnWords, Pod, PodConfig, PodKind, PodStatus, WireError,
+};
+use axon_ports::marks::Marks;
+use axon_ports::reset::DeviceState;
+use embassy_sync::blocking_mutex::Mutex;
+use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
+
+use crate::{Driver, Error};
+
+type Devices<P> = [Option<NeuronDevice<P>>; DEVICES as usize];
+
+/// The devices of the node, by index, as the pod task reaches their words.
+struct Words<P: Platform>(Mutex<CriticalSectionRawMutex, RefCell<Devices<P>>>);
+
+impl<P: Platform> Words<P> {
+    fn add(&self, device: &NeuronDevice<P>) {
+        self.0.lock(|devices| {
+            if let Some(place) = devices.borrow_mut().get_mut(device.index().index()) {
+                *place = Some(device.clone());
+            }
+        });
+    }
+
+    fn remove(&self, device: &NeuronDevice<P>) {
+        let gone = self.0.lock(|devices| {
+            devices.borrow_mut().get_mut(device.index().index()).and_then(Option::take)
+        });
+        drop(gone);
+    }
+
+    fn device(&self, wanted: PodDevice) -> Result<NeuronDevice<P>, WireError> {
+        let index = usize::from(wanted.index());
+        let found = self.0.lock(|devices| devices.borrow().get(index).cloned().flatten());
+        found.ok_or(WireError::DeviceGone)
+    }
+}
+
+/// What the pod task is given.
+struct Wires<P: Platform>(Arc<Words<P>>);
+
+impl<P: Platform> OwnWords for Wires<P> {
+    fn read_own(&self, device: PodDevice, offset: u32) -> Result<u32, WireError> {
+        self.0.device(device)?.pod_word(offset).map_err(|_| WireError::DeviceGone)
+    }
+
+    fn write_own(&self, device: PodDevice, offset: u32, value: u32) -> Result<(), WireError> {
+        self.0.device(device)?.set_pod_word(offset, value).map_err(|_| WireError::DeviceGone)
+    }
+}
+
+/// Links are queues of engines that no client has yet: until the driver binds such queues, no
+/// neighbour can be read, and an election says so.
+impl<P: Platform> NeighbourWords for Wires<P> {
+    type Session = core::convert::Infallible;
+
+    async fn open(
+        &self,
+        _device: PodDevice,
+        _side: Side,
+        _lane: Lane,
+    ) -> Result<Self::Session, WireError> {
+        Err(WireError::Unsupported)
+    }
+
+    async fn read(
+        &self,
+        session: &mut Self::Session,
+        _offset: u32,
+        _into: &mut [u32],
+    ) -> Result<(), WireError> {
+        match *session {}
+    }
+
+    async fn close(&self, session: Self::Session) {
+        match session {}
+    }
+}
+
+/// The pod of a host: none until a device says otherwise.
+pub(crate) struct HostPod<P: Platform> {
+    marks: Arc<Marks>,
+    state: Mutex<CriticalSectionRawMutex, RefCell<Option<Joined<P>>>>,
+}
+
+struct Joined<P: Platform> {
+    pod: Pod,
+    words: Arc<Words<P>>,
+}
+
+impl<P: Platform> HostPod<P> {
+    pub(crate) fn new(marks: Arc<Marks>) -> Self {
+        HostPod { marks, state: Mutex::new(RefCell::new(None)) }
+    }
+
+    pub(crate) fn handle(&self) -> Pod {
+        let joined = self.state.lock(|state| state.borrow().as_ref().map(|j| j.pod.clone()));
+        joined.unwrap_or(Pod::single())
+    }
+
+    /// A device was published: its resets count from now on.
+    ///
+    /// # Errors
+    /// No room for the tasks.
+    pub(crate) fn join(&self, platform: &P, device: &NeuronDevice<P>) -> Result<(), Error> {
+        let kind = match device.hal().platform_type() {
+            PlatformType::Standard => return Ok(()),
+            PlatformType::UltraServer => PodKind::Links,
+            PlatformType::Pds => PodKind::Switch,
+        };
+        let (pod, task) = self.state.lock(|state| {
+            let state = &mut *state.borrow_mut();
+            let mut task = None;
+            let joined = state.get_or_insert_with(|| {
+                let words = Arc::new(Words(Mutex::new(RefCell::new([const { None }; _]))));
+                let (config, marks) = (PodConfig::new(kind), self.marks.clone());
+                let (pod, new) = Pod::new(config, marks, Wires(words.clone()), platform.clone());
+                task = Some(new);
+                Joined { pod, words }
+            });
+            joined.words.add(device);
+            (joined.pod.clone(), task)
+        });
+        if let Some(task) = task {
+            platform.spawn("pod", task.run())?;
+        }
+        platform.spawn("pod watch", watch(pod, device.clone()))?;
+        Ok(())
+    }
+
+    /// A device is removed (specification 05 §5 T3): an election that it takes part in ends first.
+    pub(crate) async fn part(&self, device: &NeuronDevice<P>) {
+        self.handle().leave(device.index().number(), Leaving::Removed).await;
+        let words = self.state.lock(|state| state.borrow().as_ref().map(|j| j.words.clone()));
+        if let Some(words) = words {
+            words.remove(device);
+        }
+    }
+}
+
+/// Tells the pod how the whole-device resets of one device end, and before each that it has to let
+/// go of the device. Ends with the device.
+async fn watch<P: Platform>(pod: Pod, device: NeuronDevice<P>) {
+    let index = device.index().number();
+    let mut seen = DeviceState::Reset;
+    loop {
+        seen = device.state_changed(seen).await;
+        match seen {
+            DeviceState::Reset => pod.leave(index, Leaving::DeviceReset).await,
+            DeviceState::Ready => pod.device_reset(index, true),
+            DeviceState::Invalid if device.pod_word(0).is_err() => return,
+            DeviceState::Invalid => pod.device_reset(index, false),
+        }
+    }
+}
+
+impl<P: Platform> Driver<P> {
+    /// The pod now; an election that is running is a state, not an error.
+    pub fn pod(&self) -> PodStatus {
+        self.pod_handle().status()
+    }
+
+    /// Uses the pod in this mode until no core is claimed any more.
+    ///
+    /// # Errors
+    /// [`Error::Pod`]: EBUSY while electing, EEXIST where another mode is set, EOPNOTSUPP where the
+    /// pod has not that mode.
+    pub async fn pod_set_mode(&self, mode: Mode) -> Result<(), Error> {
+        Ok(self.pod_handle().control(Control::SetMode(mode)).await?)
+    }
+
+    /// Starts an election that gives up after this time.
+    ///
+    /// # Errors
+    /// [`Error::Pod`]: EAGAIN while cores are claimed or devices are not reset.
+    pub async fn pod_elect(&self, timeout: Duration) -> Result<(), Error> {
+        Ok(self.pod_handle().control(Control::Elect(timeout)).await?)
+    }
+
+    /// Ends an election, or sees to it that none begins.
+    ///
+    /// # Errors
+    /// [`Error::Pod`] where the task has ended.
+    pub async fn pod_cancel(&self) -> Result<(), Error> {
+        Ok(self.pod_handle().control(Control::Kill).await?)
+    }
+}
