@@ -196,8 +196,7 @@ impl<P: Platform> Driver<P> {
         for device in devices {
             device.shut_down().await;
         }
-        self.pod_handle().stop();
-        self.0.reservations.stop();
+        self.0.end_host_tasks();
     }
 
     /// Every device, by index.
@@ -226,7 +225,19 @@ impl<P: Platform> Driver<P> {
     }
 }
 
+impl<P: Platform> Drop for Inner<P> {
+    fn drop(&mut self) {
+        self.end_host_tasks();
+    }
+}
+
 impl<P: Platform> Inner<P> {
+    /// Ends the tasks that exist once a host.
+    fn end_host_tasks(&self) {
+        self.pod.handle().stop();
+        self.reservations.stop();
+    }
+
     /// The probe task of one function: ends when its first reset has.
     async fn probe(self: Arc<Self>, position: usize, function: P::Function) {
         let started = self.platform.now();

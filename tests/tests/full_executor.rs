@@ -84,8 +84,9 @@ impl Platform for Cramped {
 fn st_e01_a_task_that_cannot_be_started_leaves_nothing() {
     let machine = machine("trn1");
     let free = machine.free_dma_bytes();
-    // Probe, memory, completion, reset, control, poster: one of the six finds no room.
-    for room in 0..6 {
+    // Reservation, probe, memory, completion, reset, core sync, control, poster: one of the eight
+    // finds no room.
+    for room in 0..8 {
         let cramped = Cramped(machine.clone(), Arc::new(AtomicUsize::new(room)));
         let cx = Context::start(cramped);
         machine.run(cx.driver.settled()).expect("it ends");
