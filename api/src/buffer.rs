@@ -5,7 +5,7 @@ use core::ops::{Bound, Deref, RangeBounds};
 
 use axon_platform::{DeviceAddr, DmaBuf, Platform};
 use axon_ports::telemetry::TraceEvent;
-use axon_ports::{Chunk, ChunkFacts, Location, Pin};
+use axon_ports::{Chunk, ChunkFacts, CoreId, Location, Pin};
 
 use crate::bounce::Bounce;
 use crate::client::Shared;
@@ -54,9 +54,11 @@ impl<P: Platform> Buffer<P> {
     /// # Errors
     /// [`Error::InvalidArgument`] for an empty range, [`Error::OutOfRange`], [`Error::NotAttached`],
     /// [`Error::BadHandle`] where the chunk was freed by its number.
-    #[inline]
+    #[inline(always)]
     pub fn span(&self, range: impl RangeBounds<u64>) -> Result<Span<'_, P>, Error> {
-        self.view()?.into_span(range)
+        // Whether the client is attached is seen below, but comes first where the chunk is gone.
+        let Some(pin) = self.chunk.pin() else { return Err(self.refusal()) };
+        View { client: &self.client, pin }.into_span(range)
     }
 
     /// Writes `data` from `offset` on; device memory through a bounce chunk. Dropped half-way it
@@ -93,11 +95,20 @@ impl<P: Platform> Buffer<P> {
         handle
     }
 
-    #[inline]
+    #[inline(always)]
     fn view(&self) -> Result<View<'_, P>, Error> {
         self.client.access.check()?;
-        let pin = self.chunk.pin().ok_or(Error::BadHandle { handle: self.chunk.handle() })?;
+        let Some(pin) = self.chunk.pin() else { return Err(self.refusal()) };
         Ok(View { client: &self.client, pin })
+    }
+
+    /// Why there is no pin.
+    #[cold]
+    fn refusal(&self) -> Error {
+        match self.client.access.check() {
+            Ok(()) => Error::BadHandle { handle: self.chunk.handle() },
+            Err(error) => error.into(),
+        }
     }
 }
 
@@ -230,10 +241,11 @@ impl<'a, P: Platform> View<'a, P> {
     }
 
     /// Handles come first, then size 0, then bounds (specification 03 §8 rule 2).
-    #[inline]
+    #[inline(always)]
     fn into_span(self, range: impl RangeBounds<u64>) -> Result<Span<'a, P>, Error> {
         self.client.access.check()?;
-        let ChunkFacts { pa, size, core, location, .. } = self.pin.facts();
+        // One look at the record; it cannot change while the pin is held.
+        let record = self.pin.header().record();
         let start = match range.start_bound() {
             Bound::Included(start) => *start,
             Bound::Excluded(before) => before.saturating_add(1),
@@ -242,12 +254,17 @@ impl<'a, P: Platform> View<'a, P> {
         let end = match range.end_bound() {
             Bound::Included(last) => last.saturating_add(1),
             Bound::Excluded(end) => *end,
-            Bound::Unbounded => size,
+            Bound::Unbounded => record.size(),
         };
         let len = end.checked_sub(start).filter(|len| *len > 0).ok_or(Error::EMPTY)?;
-        self.pin.check(start, len)?;
-        let writable = self.is_writable();
-        let address = pa.checked_add(start).ok_or(Error::EMPTY)?;
+        let reach = record.reach();
+        if len > reach || start > reach - len {
+            return Err(Error::OutOfRange { offset: start, len, limit: reach });
+        }
+        let address = DeviceAddr(record.pa()).checked_add(start).ok_or(Error::EMPTY)?;
+        let location = if record.is_host() { Location::Host } else { Location::Device };
+        let core = CoreId::new(record.core()).ok_or(Error::EMPTY)?;
+        let writable = record.owner() == self.client.access.client().number();
         Ok(Span {
             device: &self.client.device,
             access: &self.client.access,

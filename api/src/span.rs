@@ -46,6 +46,7 @@ impl<'a, P: Platform> Span<'a, P> {
     /// # Errors
     /// [`Error::InvalidArgument`] for another length or another device, [`Error::WrongOwner`] for
     /// a target of another client, [`Error::NotAttached`]. Nothing was moved.
+    #[inline(always)]
     pub fn copy_to(self, target: Span<'_, P>) -> Result<Transfer<P>, Error> {
         self.access.check()?;
         target.check_writable()?;
@@ -90,6 +91,7 @@ impl<'a, P: Platform> Span<'a, P> {
         Ok(Span { address, len, pin: self.pin.clone(), ..*self })
     }
 
+    #[inline(always)]
     fn check_writable(&self) -> Result<(), Error> {
         self.access.check()?;
         if self.writable {
@@ -99,6 +101,7 @@ impl<'a, P: Platform> Span<'a, P> {
         }
     }
 
+    #[inline(always)]
     fn into_target(self) -> Target {
         Target { address: self.address, pin: self.pin }
     }
