@@ -148,6 +148,8 @@ fn abort_on_axi_errors<W: MmioWindow>(unit: &Block<'_, W>) {
 
 /// Mask and abort mask get the bit each from its own known value (UDMA-D06). The controller outside
 /// the unit is shared with others, so its bits are kept.
+// assumed: "no reads" of UDMA-D06 means the unit's own registers; nobody states the reset value of
+// the outside controller.
 fn ignore_ring_ids<W: MmioWindow>(unit: &Block<'_, W>, user_fis: &Block<'_, W>) {
     let a = iofic::UNARMED_A | iofic::RING_ID_A;
     let b = iofic::UNARMED_B | iofic::RING_ID_B;

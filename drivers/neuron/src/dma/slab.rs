@@ -18,6 +18,7 @@ use crate::{CancelCause, Error};
 /// Batches that a ring remembers at once.
 pub(crate) const SLOTS: usize = 256;
 /// Most times a batch is issued again (03 §7.8-4).
+// assumed: the first issue is no lap, so a batch is announced four times at most.
 pub(crate) const MAX_LAPS: usize = 3;
 
 /// Number of a record.
