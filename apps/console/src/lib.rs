@@ -82,7 +82,8 @@ async fn run_script<P: Platform>(
     match engine.end(&mut screen) {
         0 => ExitCode::SUCCESS,
         failures => {
-            screen.complain(&alloc::format!("{failures} failures"));
+            let plural = if failures == 1 { "" } else { "s" };
+            screen.complain(&alloc::format!("{failures} failure{plural}"));
             ExitCode::FAILURE
         }
     }
