@@ -12,7 +12,7 @@ use axon_clients::{ClientInfo, Clients};
 use axon_memory::{ChunkLine, MemoryClient, MemoryService, Usage};
 use axon_neuron::hal::Hal;
 use axon_neuron::reset::ResetTicket;
-use axon_neuron::{Counters, NeuronDevice, Probed, Published, probe};
+use axon_neuron::{Counters, Health, Identity, NeuronDevice, Probed, Published, probe};
 use axon_platform::{Bdf, Errno, PciFunction, Platform};
 use axon_ports::reset::{DeviceState, Requester, ResetRequest};
 use axon_ports::telemetry::{EventKind, TraceEvent, TraceKind};
@@ -187,6 +187,40 @@ impl<P: Platform> Device<P> {
     /// [`Error::DeviceGone`].
     pub fn firmware_version(&self) -> Result<Option<u32>, Error> {
         Ok(self.0.neuron.firmware_version()?)
+    }
+
+    /// Everything firmware says about who the device is.
+    ///
+    /// # Errors
+    /// [`Error::DeviceGone`].
+    pub fn identity(&self) -> Result<Identity, Error> {
+        Ok(self.0.neuron.identity()?)
+    }
+
+    /// Everything firmware says about how the device is: memory errors, repair, power.
+    ///
+    /// # Errors
+    /// [`Error::DeviceGone`].
+    pub fn health(&self) -> Result<Health, Error> {
+        Ok(self.0.neuron.health()?)
+    }
+
+    /// Number of its server in a switched pod, as firmware said at bring-up.
+    pub fn server_id(&self) -> Option<u16> {
+        self.0.neuron.server_id()
+    }
+
+    /// Neighbours in the order of the links, for the devices that are published now.
+    pub fn neighbours(&self) -> Vec<DeviceIndex> {
+        let published = self.0.neuron.table().published() as u8;
+        let list = self.hal().neighbours(self.index().number() as u8, published);
+        list.as_slice().iter().filter_map(|&index| DeviceIndex::new(index.into())).collect()
+    }
+
+    /// Why the last reset of the whole device failed; `None` where it did not. After bring-up this
+    /// is the failure of rung D25, the first reset.
+    pub fn failure(&self) -> Option<Error> {
+        self.0.neuron.failure().map(Error::from)
     }
 
     /// State now.

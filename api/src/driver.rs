@@ -21,7 +21,7 @@ use embassy_sync::waitqueue::MultiWakerRegistration;
 
 use crate::memory::reserve_bytes;
 use crate::pod::HostPod;
-use crate::{Device, Error};
+use crate::{Device, Error, Topology};
 
 /// PCI vendor of every Neuron function.
 const VENDOR: u16 = axon_neuron::hal::identity::VENDOR;
@@ -202,6 +202,12 @@ impl<P: Platform> Driver<P> {
     /// Every device, by index.
     pub fn devices(&self) -> Vec<Device<P>> {
         self.0.change(|progress| progress.devices.clone())
+    }
+
+    /// Who is linked to whom.
+    pub fn topology(&self) -> Topology {
+        let devices = self.devices();
+        Topology::new(devices.iter().map(|d| (d.index(), d.neighbours())).collect())
     }
 
     /// Every function that did not become a device, in bus order.

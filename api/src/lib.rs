@@ -30,6 +30,7 @@
 //! | `span` | [`Span`], [`Transfer`]: checked ranges, and the copy between two of them |
 //! | `telemetry` | counters, metrics, questions to firmware |
 //! | `bounce` | host chunks through which plain slices travel |
+//! | `topology` | [`Topology`]: who is linked to whom, and a drawing |
 //! | [`raw`] | the one call that can make a device do anything |
 //! | [`pattern`] | repeatable test data |
 
@@ -53,6 +54,7 @@ mod pod;
 pub mod raw;
 mod span;
 mod telemetry;
+mod topology;
 
 pub use buffer::{Buffer, DeviceBuffer, HostBuffer, View};
 pub use client::{Client, DeviceAlloc, HostAlloc, InfoClient};
@@ -64,6 +66,7 @@ pub use memory::MemoryTotals;
 pub use neuron_core::{CoreCommands, NeuronCore};
 pub use span::{Fill, Span, Transfer};
 pub use telemetry::{DeviceTelemetry, Sensors};
+pub use topology::Topology;
 
 pub use axon_clients::ClientInfo;
 pub use axon_clients::core_sync::{
@@ -73,7 +76,9 @@ pub use axon_clients::reservation::{CoreClaim, CoreSet, ReservationError};
 pub use axon_memory::{ChunkInfo, ChunkLine, Usage};
 pub use axon_neuron::hal;
 pub use axon_neuron::reset::ResetTicket;
-pub use axon_neuron::{Counters, ProbeError};
+pub use axon_neuron::{
+    Counters, EccCounts, HbmErrors, Health, Identity, PowerSample, ProbeError, Rung,
+};
 pub use axon_pod::{Membership, Mode, PodError, PodState, PodStatus, PodType};
 pub use axon_ports as ports;
 pub use axon_telemetry as metrics;

@@ -95,6 +95,7 @@ impl Platform for Machine {
         let ticks = clock::entry_to_main();
         Some(BootStats {
             entry_to_main_cycles: ticks,
+            busy_cycles: clock::since_entry().saturating_sub(idle::halted()),
             entry_to_main: Duration::from_nanos(clock::nanos(ticks)),
             halted: Duration::from_nanos(clock::nanos(idle::halted())),
             image_bytes: image.loaded_end - image.text,

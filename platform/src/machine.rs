@@ -64,6 +64,8 @@ pub struct BootStats {
     /// [`Platform::cycles`] from the entry point to the application's first instruction, less what
     /// the processor was halted.
     pub entry_to_main_cycles: u64,
+    /// [`Platform::cycles`] from the entry point until now, less what the processor was halted.
+    pub busy_cycles: u64,
     /// Time from the entry point to the application's first instruction.
     pub entry_to_main: Duration,
     /// Time the processor was halted from the entry point until now.

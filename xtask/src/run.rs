@@ -84,9 +84,6 @@ fn conclude(outcome: &Outcome, options: &MachineOptions) -> Result<ExitCode, Err
     }
     if outcome.ending == axon_qemu::Ending::TimedOut {
         eprintln!("axon: the last lines on the console:");
-        if outcome.last_lines.is_empty() {
-            eprintln!("    (none)");
-        }
         for line in &outcome.last_lines {
             eprintln!("    {line}");
         }
@@ -130,10 +127,6 @@ fn hosted(application: &str, options: &MachineOptions) -> Result<ExitCode, Error
     }
     let Some(script) = script else {
         command.arg("--").args(&options.words);
-        if application != CONSOLE && options.timeout.is_some() {
-            let ended = session.run_for(command, options.patience(false))?;
-            return Ok(ExitCode::from(ended));
-        }
         // A person may sit there: the program takes the place of this one, terminal and all.
         drop(session);
         let source = command.exec();

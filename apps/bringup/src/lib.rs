@@ -22,12 +22,13 @@ pub mod report;
 pub mod table;
 
 use alloc::format;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 
+use axon::hal::identity::Product;
 use axon::ports::reset::DeviceState;
 use axon::ports::telemetry::EventKind;
 use axon::ports::telemetry::counters::ResetTimes;
-use axon::{Context, Device, Error, ExitCode, Refusal};
+use axon::{Context, Device, Error, ExitCode, Refusal, Rung};
 use axon_platform::{Errno, Platform};
 
 use crate::report::{Boot, DeviceRow, Report};
@@ -35,8 +36,11 @@ use crate::report::{Boot, DeviceRow, Report};
 /// Runs to the end.
 pub async fn main<P: Platform>(cx: Context<P>) -> ExitCode {
     let Context { platform, driver } = cx;
-    let boot = Boot::of(&platform);
+    let mut boot = Boot::of(&platform);
     driver.settled().await;
+    if let Some(boot) = &mut boot {
+        boot.settled(&platform);
+    }
     let (devices, refusals) = (driver.devices(), driver.refusals());
     let mut report = Report { boot, ..Report::default() };
     report.devices.extend(devices.iter().map(device_row));
@@ -48,6 +52,7 @@ pub async fn main<P: Platform>(cx: Context<P>) -> ExitCode {
         print("no Neuron function (PCI vendor 1d0f) on the bus\n");
     } else {
         print(&table::devices(&report.devices));
+        print(&driver.topology().to_string());
     }
     let mut complete = !report.devices.is_empty();
     complete &= report.devices.iter().all(|row| row.error.is_none());
@@ -108,16 +113,22 @@ fn device_row<P: Platform>(device: &Device<P>) -> DeviceRow {
         index: Some(device.index().number()),
         state: state.name(),
         bringup_ns: device.bringup().as_nanos() as u64,
-        error: (state != DeviceState::Ready)
-            .then(|| Error::DeviceFailed { errno: Errno::EIO }.to_string()),
+        error: (state != DeviceState::Ready).then(|| failure(device)),
     }
+}
+
+/// Why a device is there and not READY.
+fn failure<P: Platform>(device: &Device<P>) -> String {
+    let why = device.failure().unwrap_or(Error::DeviceFailed { errno: Errno::EIO });
+    format!("bring-up failed at {}: {why}", Rung::FIRST_RESET)
 }
 
 fn refusal_row(refusal: &Refusal) -> DeviceRow {
     DeviceRow {
         bdf: refusal.bdf.to_string(),
         pci_id: format!("{:04x}:{:04x}", refusal.vendor_id, refusal.device_id),
-        generation: None,
+        generation: Product::from_device_id(refusal.device_id)
+            .map(|product| product.generation().to_string()),
         index: None,
         state: DeviceState::Invalid.name(),
         bringup_ns: refusal.bringup.as_nanos() as u64,

@@ -39,6 +39,12 @@ pub struct Boot {
     pub entry_to_main_ns: u64,
     /// Time the processor was halted.
     pub halted: u64,
+    /// Instructions from the entry point until every device was READY, INVALID or refused, where
+    /// the counter counts those; what passed while the processor was halted is not among them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entry_to_ready_instructions: Option<u64>,
+    /// Time the processor was halted until then.
+    pub ready_halted: u64,
     /// Bytes of the image that are loaded.
     pub image_bytes: u64,
 }
@@ -92,8 +98,18 @@ impl Boot {
             entry_to_main_instructions: counted.then_some(stats.entry_to_main_cycles),
             entry_to_main_ns: stats.entry_to_main.as_nanos() as u64,
             halted: stats.halted.as_nanos() as u64,
+            entry_to_ready_instructions: None,
+            ready_halted: 0,
             image_bytes: stats.image_bytes,
         })
+    }
+
+    /// Notes that every device is settled now.
+    pub fn settled(&mut self, platform: &impl Platform) {
+        let Some(stats) = platform.boot_stats() else { return };
+        let counted = self.entry_to_main_instructions.is_some();
+        self.entry_to_ready_instructions = counted.then_some(stats.busy_cycles);
+        self.ready_halted = stats.halted.as_nanos() as u64;
     }
 }
 

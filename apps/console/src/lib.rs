@@ -82,8 +82,7 @@ async fn run_script<P: Platform>(
     match engine.end(&mut screen) {
         0 => ExitCode::SUCCESS,
         failures => {
-            let plural = if failures == 1 { "" } else { "s" };
-            screen.complain(&alloc::format!("{failures} failure{plural}"));
+            screen.complain(&alloc::format!("{failures} failures"));
             ExitCode::FAILURE
         }
     }

@@ -53,6 +53,6 @@ pub use error::{CancelCause, Error, ResetStage};
 pub use fwio::AvailableProfiles;
 pub use hal::Hal;
 pub use info::{EccCounts, HbmErrors, Health, Identity, PowerSample};
-pub use probe::{DeviceTable, Ladder, ProbeError, Probed, Published, probe};
+pub use probe::{DeviceTable, Ladder, ProbeError, Probed, Published, Rung, probe};
 pub use reset::ResetTicket;
 pub use state::CoreState;

@@ -60,6 +60,11 @@ pub fn mark_main() {
     MAIN.store(time_stamp(), Relaxed);
 }
 
+/// Ticks from the entry point until now.
+pub fn since_entry() -> u64 {
+    time_stamp().wrapping_sub(ORIGIN.load(Relaxed))
+}
+
 /// Ticks from the entry point to the application's start.
 pub fn entry_to_main() -> u64 {
     MAIN.load(Relaxed).wrapping_sub(ORIGIN.load(Relaxed))

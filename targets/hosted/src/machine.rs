@@ -33,15 +33,6 @@ pub enum BuildError {
     Config(ConfigError),
     /// The model refused a fault; the sentence names the word.
     Fault(FaultError),
-    /// A fault is for a device that the machine does not have.
-    FaultyDevice {
-        /// The fault.
-        fault: String,
-        /// The device it names.
-        device: usize,
-        /// Devices of the machine.
-        devices: usize,
-    },
     /// The host gave no memory.
     Memory(std::io::Error),
 }
@@ -54,9 +45,6 @@ impl fmt::Display for BuildError {
             }
             BuildError::Config(error) => write!(f, "the model refused: {error}"),
             BuildError::Fault(error) => write!(f, "{error}"),
-            BuildError::FaultyDevice { fault, device, devices } => {
-                write!(f, "fault {fault} names device {device}, there are {devices}")
-            }
             BuildError::Memory(error) => write!(f, "no memory for the machine: {error}"),
         }
     }
@@ -68,10 +56,7 @@ impl BuildError {
     /// Exit code of a program that cannot go on: 2 for what was asked, 125 for what failed.
     pub fn exit_code(&self) -> u8 {
         match self {
-            BuildError::UnknownDevice(_)
-            | BuildError::Config(_)
-            | BuildError::Fault(_)
-            | BuildError::FaultyDevice { .. } => 2,
+            BuildError::UnknownDevice(_) | BuildError::Config(_) | BuildError::Fault(_) => 2,
             BuildError::Memory(_) => 125,
         }
     }
@@ -163,12 +148,6 @@ impl MachineBuilder {
     /// # Errors
     /// [`BuildError`]
     pub fn build(self) -> Result<Machine, BuildError> {
-        let devices = self.devices.len();
-        for (only, fault) in &self.faults {
-            if let Some(device) = only.filter(|device| *device >= devices) {
-                return Err(BuildError::FaultyDevice { fault: fault.clone(), device, devices });
-            }
-        }
         let ram = Ram::new(self.memory).map_err(BuildError::Memory)?;
         let clock = Clock::new();
         let accesses = Arc::new(AtomicU64::new(0));
@@ -340,6 +319,7 @@ impl Machine {
     /// Drops every task, whatever it holds. Tasks hold handles on the machine, so a machine that
     /// had tasks is only freed after this.
     pub fn shut_down(&self) {
+        self.0.ram.close();
         self.0.executor.clear();
     }
 

@@ -19,7 +19,7 @@ const LAUNCH_FAILURE: u8 = 125;
 #[derive(Parser, Debug, Clone)]
 #[command(disable_version_flag = true)]
 pub struct Options {
-    /// Devices: trn1, inf2, trn2, trn3, separated by commas; `none` for no device.
+    /// Devices: trn1, inf2, trn2, trn3, separated by commas.
     #[arg(long, default_value = "trn1")]
     pub device: String,
     /// Multiplies each entry of --device.
@@ -31,7 +31,7 @@ pub struct Options {
     /// Seed of task order, random numbers and delays.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Fault of the model: `NAME[=VALUE][@DEVICE][,after=N][,times=N]`; may be repeated.
+    /// Fault of the model: `NAME[=VALUE][@DEVICE][,after=N]`; may be repeated.
     #[arg(long)]
     pub fault: Vec<String>,
     /// Script to run instead of reading the console; `-` is standard input.
@@ -81,10 +81,8 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("{text} is not a size (4096, 64K, 2G, 0x1000)"))
 }
 
-/// The functions named by `--device` and `--devices`: each entry `count` times, in order; none for
-/// `none`.
+/// The functions named by `--device` and `--devices`: each entry `count` times, in order.
 pub fn split_devices(list: &str, count: u32) -> Vec<String> {
-    let list = if list == "none" { "" } else { list };
     list.split(',')
         .filter(|name| !name.is_empty())
         .flat_map(|name| (0..count).map(|_| name.to_owned()))
@@ -202,7 +200,6 @@ mod tests {
     fn devices_multiply_each_entry() {
         assert_eq!(split_devices("trn1,trn2", 2), ["trn1", "trn1", "trn2", "trn2"]);
         assert!(split_devices("", 3).is_empty());
-        assert!(split_devices("none", 3).is_empty());
     }
 
     #[test]

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axon_model::{HostMemory, Unmapped};
@@ -71,6 +71,8 @@ pub(crate) struct Ram {
     whole: DmaBuf,
     runs: Mutex<Runs>,
     stray: AtomicU64,
+    /// The machine is at its end: nobody will read what is freed now.
+    closing: AtomicBool,
 }
 
 /// What is given out, by start offset; the rest is free.
@@ -91,7 +93,7 @@ struct Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if self.len <= POISON_LIMIT {
+        if self.len <= POISON_LIMIT && !self.ram.closing.load(Ordering::Relaxed) {
             let _ = self.ram.whole.fill(self.offset, self.len, POISON);
         }
         let mut runs = self.ram.runs();
@@ -108,8 +110,14 @@ impl Ram {
         // SAFETY: the mapping is page-aligned, `len` long and lives as long as the owner handed
         // over; it is only ever reached through `DmaBuf`s.
         let whole = unsafe { DmaBuf::from_raw(start, BusAddr(BASE), len, mapping.clone()) };
+        let (stray, closing) = (AtomicU64::new(0), AtomicBool::new(false));
         let runs = Runs { used: BTreeMap::new(), used_bytes: 0, size, touched: 0 };
-        Ok(Arc::new(Ram { mapping, whole, runs: Mutex::new(runs), stray: AtomicU64::new(0) }))
+        Ok(Arc::new(Ram { mapping, whole, runs: Mutex::new(runs), stray, closing }))
+    }
+
+    /// From now on freed memory is left as it is: filling it would make sparse memory real.
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn alloc(

@@ -110,6 +110,8 @@ pub struct FunctionConfig {
     pub routing_id: u32,
     /// Memory window.
     pub bar4: Bar4,
+    /// Bytes of the register window presented: a power of two, 0 for none; `None` is the product's.
+    pub bar0: Option<u64>,
     /// Whether BAR0 takes an address; `false` leaves it at 0 whatever the guest writes.
     pub bar0_assignable: bool,
     /// MiscRAM serial number.
@@ -153,6 +155,11 @@ pub enum ConfigError {
         /// Largest size in bytes.
         largest: u64,
     },
+    /// BAR0 size that is no power of two from 4 KiB to 1 TiB.
+    Bar0Size {
+        /// Size asked for in bytes.
+        asked: u64,
+    },
     /// The operating system refused the backing memory.
     Memory(std::io::Error),
 }
@@ -164,6 +171,9 @@ impl fmt::Display for ConfigError {
                 f,
                 "BAR4 of {asked} bytes: it must be a power of two from 64 MiB to {largest} bytes"
             ),
+            ConfigError::Bar0Size { asked } => {
+                write!(f, "BAR0 of {asked} bytes: it must be a power of two from 4 KiB to 1 TiB")
+            }
             ConfigError::Memory(error) => write!(f, "no memory for HBM: {error}"),
         }
     }
@@ -181,6 +191,7 @@ impl FunctionConfig {
             index,
             routing_id: product.routing_id(index),
             bar4: Bar4::Full,
+            bar0: None,
             bar0_assignable: true,
             serial: (1 << 32) + u64::from(index) + 1,
             api_version: 7,
@@ -199,7 +210,7 @@ impl FunctionConfig {
     }
 
     /// Arms a fault from its text, `NAME[=VALUE] [after=N] [times=N]`. This is the only way for
-    /// those that decide what the function is: `bar4-absent`, `bar-unassigned`, `bad-device-id`.
+    /// those that decide what the function is: sizes, identity, revision.
     ///
     /// # Errors
     /// [`FaultError`] for an unknown name or a value that the fault does not take.
@@ -207,6 +218,9 @@ impl FunctionConfig {
         let order = crate::faults::FaultOrder::parse(text)?;
         match order.name.as_str() {
             "bar4-absent" => self.bar4 = Bar4::Absent,
+            "bar4-size" => self.bar4 = Bar4::Size(order.number_or(64 << 20)?),
+            "bar0-size" => self.bar0 = Some(order.number_or(256 << 20)?),
+            "revision" => self.revision = order.number_or(REVISION_QEMU.into())? as u8,
             "bar-unassigned" => self.bar0_assignable = false,
             "bad-device-id" => self.device_id = order.number_or(0x7065)? as u16,
             "dup-routing-id" => {
@@ -247,11 +261,16 @@ impl FunctionConfig {
         }
     }
 
-    /// Bytes of the register window.
-    pub(crate) const fn bar0_bytes(&self) -> u64 {
-        match self.generation() {
-            Generation::V2 => GIB,
-            Generation::V3 | Generation::V4 => 4 * GIB,
+    /// Bytes of the register window; 0 where it is absent.
+    pub(crate) fn bar0_bytes(&self) -> Result<u64, ConfigError> {
+        match (self.bar0, self.generation()) {
+            (None, Generation::V2) => Ok(GIB),
+            (None, Generation::V3 | Generation::V4) => Ok(4 * GIB),
+            (Some(0), _) => Ok(0),
+            (Some(asked), _) if asked.is_power_of_two() && (4096..=1024 * GIB).contains(&asked) => {
+                Ok(asked)
+            }
+            (Some(asked), _) => Err(ConfigError::Bar0Size { asked }),
         }
     }
 

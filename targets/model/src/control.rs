@@ -5,7 +5,8 @@ use crate::function::Function;
 
 const HELP: &str = "commands: fault NAME[=VALUE] [after=N] [times=N] | fault clear | \
                     trace doorbells|descriptors|registers|all on|off | trace clear | \
-                    poke OFFSET VALUE (MiscRAM) | peek OFFSET (register window) | \
+                    poke OFFSET VALUE (MiscRAM) | stick OFFSET VALUE|off (MiscRAM) | \
+                    peek OFFSET (register window) | \
                     post BLOCK QUEUE [count= sequence= every= burst= subtype= custom= tag= hint= \
                     line= raw= noise= phase=] | queue BLOCK QUEUE | pe CORE OFFSET VALUE";
 
@@ -31,10 +32,19 @@ impl Function {
             }
             ["trace", which, state @ ("on" | "off")] => self.switch_trace(which, *state == "on"),
             ["poke", offset, value] => {
-                let (offset, value) = (word_offset(offset)?, number(value)?);
-                let value = u32::try_from(value).map_err(|_| format!("{value:#x} is no word"))?;
+                let (offset, value) = (word_offset(offset)?, word(value)?);
                 self.misc.poke(offset, value);
                 Ok(format!("MiscRAM {offset:#x} = {value:#x}"))
+            }
+            ["stick", offset, "off"] => {
+                let offset = word_offset(offset)?;
+                self.misc.stick(offset, None);
+                Ok(format!("MiscRAM {offset:#x} is free"))
+            }
+            ["stick", offset, value] => {
+                let (offset, value) = (word_offset(offset)?, word(value)?);
+                self.misc.stick(offset, Some(value));
+                Ok(format!("MiscRAM {offset:#x} is {value:#x} from now on"))
             }
             ["peek", offset] => {
                 let offset = word_offset(offset)?;
@@ -60,6 +70,11 @@ impl Function {
 
 fn number(text: &str) -> Result<u64, String> {
     parse_number(text).ok_or_else(|| format!("{text:?} is no number"))
+}
+
+fn word(text: &str) -> Result<u32, String> {
+    let value = number(text)?;
+    u32::try_from(value).map_err(|_| format!("{value:#x} is no word"))
 }
 
 fn word_offset(text: &str) -> Result<u64, String> {

@@ -97,8 +97,16 @@ impl Fault {
 /// Names that decide what the function is, taken by [`FunctionConfig::fault`] only.
 ///
 /// [`FunctionConfig::fault`]: crate::FunctionConfig::fault
-const STATIC_NAMES: [&str; 5] =
-    ["bar4-absent", "bar-unassigned", "bad-device-id", "dup-routing-id", "fw-late"];
+const STATIC_NAMES: [&str; 8] = [
+    "bar4-absent",
+    "bar4-size",
+    "bar0-size",
+    "bar-unassigned",
+    "bad-device-id",
+    "revision",
+    "dup-routing-id",
+    "fw-late",
+];
 
 /// Why the text of a fault was not taken.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,5 +1,7 @@
 //! MiscRAM: identity, health, mailbox and reset registers (specification 01 §4, §14.4–14.5).
 
+use std::collections::BTreeMap;
+
 use crate::config::FunctionConfig;
 use crate::faults::Fault;
 use crate::function::Function;
@@ -40,11 +42,14 @@ pub(crate) struct MiscRam {
     /// Reads give 0xdeadbeef and writes are ignored.
     pub dead: bool,
     power: [Option<u32>; 2],
+    /// Words that read the same whatever happens.
+    stuck: BTreeMap<u64, u32>,
 }
 
 impl MiscRam {
     pub fn new(config: &FunctionConfig) -> Self {
-        let mut misc = MiscRam { words: vec![0; 1024], dead: false, power: [None; 2] };
+        let mut misc =
+            MiscRam { words: vec![0; 1024], dead: false, power: [None; 2], stuck: BTreeMap::new() };
         misc.set(API_VERSION, config.api_version);
         misc.set(DEVICE_ID, config.routing_id);
         misc.set(SERIAL_LOW, config.serial as u32);
@@ -71,10 +76,21 @@ impl MiscRam {
             _ => self.set(offset, value),
         }
     }
+
+    /// Lets a word read `value` whatever happens; `None` frees it.
+    pub fn stick(&mut self, offset: u64, value: Option<u32>) {
+        match value {
+            Some(value) => self.stuck.insert(offset, value),
+            None => self.stuck.remove(&offset),
+        };
+    }
 }
 
 impl Function {
     pub(crate) fn misc_read(&mut self, offset: u64) -> u32 {
+        if let Some(&value) = self.misc.stuck.get(&offset) {
+            return value;
+        }
         if self.misc.dead || self.faults.strike(Fault::DeadReads).is_some() {
             return NO_FIRMWARE;
         }

@@ -44,9 +44,12 @@ impl ConfigSpace {
         space.put32(0x08, CLASS << 8 | u32::from(config.revision));
         space.put16(SUBSYSTEM, VENDOR);
         space.put16(SUBSYSTEM + 2, config.device_id);
-        let registers =
-            BarSpec { size_bytes: config.bar0_bytes(), prefetchable: false, is_64_bit: true };
-        space.add_bar(usize::from(config.bar0_index()), registers, config.bar0_assignable);
+        let register_bytes = config.bar0_bytes()?;
+        if register_bytes != 0 {
+            let registers =
+                BarSpec { size_bytes: register_bytes, prefetchable: false, is_64_bit: true };
+            space.add_bar(usize::from(config.bar0_index()), registers, config.bar0_assignable);
+        }
         let memory_bytes = config.bar4_bytes()?;
         if memory_bytes != 0 {
             let memory = BarSpec { size_bytes: memory_bytes, prefetchable: true, is_64_bit: true };
@@ -189,6 +192,19 @@ mod tests {
         space.write(0x10, &[0xff; 8]);
         assert_eq!(read32(&space, 0x10), 4);
         assert_eq!(read32(&space, 0x14), 0);
+    }
+
+    #[test]
+    fn the_register_window_may_be_short_or_absent() {
+        let mut config = FunctionConfig::new(Product::Trn1, 0);
+        config.fault("bar0-size").unwrap();
+        let mut space = ConfigSpace::new(&config).unwrap();
+        assert_eq!(size_of(&mut space, 0), 256 << 20);
+        config.fault("bar0-size=0").unwrap();
+        let space = ConfigSpace::new(&config).unwrap();
+        assert_eq!(space.bars()[0], None);
+        config.fault("bar0-size=3000000").unwrap();
+        assert!(matches!(ConfigSpace::new(&config), Err(ConfigError::Bar0Size { .. })));
     }
 
     #[test]

@@ -112,6 +112,8 @@ pub struct RegisterRecord {
     pub offset: u64,
     /// Value written.
     pub value: u32,
+    /// Model time.
+    pub at_ns: u64,
 }
 
 /// One metric post that was accepted.
@@ -272,10 +274,10 @@ impl Recorder {
     }
 
     #[inline]
-    pub fn register_write(&mut self, offset: u64, value: u32) {
+    pub fn register_write(&mut self, offset: u64, value: u32, now_ns: impl FnOnce() -> u64) {
         self.totals.register_writes += 1;
         if self.traces.registers {
-            let record = RegisterRecord { offset, value };
+            let record = RegisterRecord { offset, value, at_ns: now_ns() };
             if !keep(&mut self.totals.register_trace, record, Report::TRACE_LIMIT) {
                 self.totals.trace_lost += 1;
             }

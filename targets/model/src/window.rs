@@ -105,7 +105,7 @@ impl Function {
             _ => {
                 self.tick();
                 let value = u32::from_le_bytes(bytes);
-                self.recorder.register_write(offset, value);
+                self.recorder.register_write(offset, value, || self.clock.now_ns());
                 self.write_word(offset, value);
             }
         }

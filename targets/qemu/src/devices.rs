@@ -126,8 +126,7 @@ impl Function {
 /// The functions of a VM, and a sentence where they differ from their products.
 ///
 /// # Errors
-/// A sentence: too many functions, a fault for a device that is not there, or one that a VM's
-/// firmware would undo.
+/// A sentence: too many functions, or a fault for a device that is not there.
 pub(crate) fn plan(
     products: &[Product],
     faults: &[Fault],
@@ -138,9 +137,6 @@ pub(crate) fn plan(
     let beyond = |fault: &&Fault| fault.device.is_some_and(|device| device >= products.len());
     if let Some(Fault { text, device: Some(device) }) = faults.iter().find(beyond) {
         return Err(format!("fault {text} names device {device}, there are {}", products.len()));
-    }
-    if faults.iter().any(|fault| fault.text.starts_with("bar-unassigned")) {
-        return Err("firmware of a VM assigns every BAR; bar-unassigned needs --hosted".into());
     }
     let limit = bar4_limit(products);
     let functions = products.iter().enumerate().map(|(index, product)| Function {
@@ -189,12 +185,6 @@ mod tests {
         assert_eq!(limit_of(Product::Trn2, 16), 16);
         assert_eq!(limit_of(Product::Trn1, 12), 256);
         assert_eq!(limit_of(Product::Trn1, 16), 16);
-    }
-
-    #[test]
-    fn a_fault_that_firmware_undoes_is_refused() {
-        let fault = "bar-unassigned@0".parse().unwrap();
-        assert!(plan(&[Product::Trn1], &[fault]).unwrap_err().contains("--hosted"));
     }
 
     #[test]

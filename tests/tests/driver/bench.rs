@@ -31,6 +31,15 @@ pub struct Setup {
     pub seed: u64,
 }
 
+/// The four products, and the second device id of the last one.
+pub const PRODUCTS: [Product; 5] =
+    [Product::Trn1, Product::Inf2, Product::Trn2, Product::Trn3, Product::Trn3Second];
+
+/// A machine with one device of each product.
+pub fn every() -> impl Iterator<Item = Setup> {
+    PRODUCTS.into_iter().map(Setup::of)
+}
+
 pub fn trn1() -> Setup {
     Setup::of(Product::Trn1)
 }

@@ -4,7 +4,13 @@
 mod bench;
 mod bringup;
 mod copies;
+mod environments;
 mod faults;
+mod firmware_words;
+mod host;
+mod identity;
 mod mailbox;
+mod many;
 mod resets;
 mod telemetry;
+mod unbind;

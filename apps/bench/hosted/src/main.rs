@@ -1,6 +1,4 @@
 //! bench in a Linux process.
-
-#![forbid(unsafe_code)]
 #![forbid(unsafe_code)]
 
 fn main() -> std::process::ExitCode {

@@ -1,7 +1,5 @@
 //! bringup in a Linux process, against the in-process model and virtual time.
 
-#![forbid(unsafe_code)]
-
 fn main() -> std::process::ExitCode {
     axon_hosted::run(|machine| axon::run(machine, axon_bringup::main))
 }

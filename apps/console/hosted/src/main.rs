@@ -1,7 +1,5 @@
 //! console in a Linux process, against the in-process model and virtual time.
 
-#![forbid(unsafe_code)]
-
 fn main() -> std::process::ExitCode {
     axon_hosted::run(|machine| axon::run(machine, axon_console::main))
 }

@@ -1,9 +1,12 @@
 //! `devices`, `info`, `bars`, `topology`, `read32`, `write32`.
 
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use axon::{Device, Refusal};
+use axon::hal::identity::{Environment, PlatformType};
+use axon::ports::DeviceIndex;
+use axon::{Device, EccCounts, Identity, PowerSample, Refusal};
 use axon_platform::{Errno, PciFunction, Platform};
 
 use crate::answer::{Failure, Fields, Outcome, Value};
@@ -42,7 +45,7 @@ fn refusal_row(refusal: &Refusal) -> Fields {
 }
 
 fn pci_id((vendor, device): (u16, u16)) -> String {
-    alloc::format!("{vendor:04x}:{device:04x}")
+    format!("{vendor:04x}:{device:04x}")
 }
 
 /// `info [DEV]`
@@ -66,7 +69,75 @@ pub(super) fn info<P: Platform>(session: &Session<P>, words: &mut Words<'_>) -> 
         Some(version) => fields.with("firmware_api", version),
         None => fields.with("firmware_api", "none"),
     };
+    let fields = fields
+        .with("environment", environment(hal.environment()))
+        .with("platform", platform_type(hal.platform_type()))
+        .address("core_map", hal.core_map().into())
+        .with("dice", u32::from(hal.dice()));
+    let fields = health(identity(fields, &device.identity()?), &device)?;
     Ok(fields.with("bringup_ns", device.bringup().as_nanos() as u64))
+}
+
+fn environment(environment: Environment) -> &'static str {
+    match environment {
+        Environment::Silicon => "silicon",
+        Environment::Qemu => "simulator",
+        Environment::Emulator => "emulator",
+    }
+}
+
+fn platform_type(platform: PlatformType) -> &'static str {
+    match platform {
+        PlatformType::Standard => "standard",
+        PlatformType::UltraServer => "ultraserver",
+        PlatformType::Pds => "pds",
+    }
+}
+
+fn or_none<T: Into<u64>>(number: Option<T>) -> Value {
+    number.map_or("none".into(), |number| Value::Number(number.into()))
+}
+
+fn identity(fields: Fields, identity: &Identity) -> Fields {
+    let reservation = identity.reservation.map_or("none".into(), Value::Address);
+    fields
+        .with("server", or_none(identity.server))
+        .with("rack", or_none(identity.rack))
+        .with("instance_size", or_none(identity.instance_size))
+        .with("partition_size", or_none(identity.partition_size))
+        .with("reservation", reservation)
+}
+
+/// Memory errors as corrected/uncorrected, HBM errors as repairable/unrepairable.
+fn health<P: Platform>(fields: Fields, device: &Device<P>) -> Result<Fields, Failure> {
+    let (health, hal) = (device.health()?, device.hal());
+    let ecc = |counts: &Option<EccCounts>| match counts {
+        Some(counts) => format!("{}/{}", counts.corrected, counts.uncorrected),
+        None => "none".to_string(),
+    };
+    let list = |texts: &mut dyn Iterator<Item = String>| texts.collect::<Vec<_>>().join(",");
+    let channels = usize::from(hal.memory_geometry().channel_count);
+    let power = |sample: &Option<PowerSample>| match sample {
+        Some(PowerSample { basis_points, .. }) => {
+            format!("{}.{:02}%", basis_points / 100, basis_points % 100)
+        }
+        None => "none".to_string(),
+    };
+    let errors = health.hbm_errors;
+    Ok(fields
+        .with("sram_ecc", ecc(&health.sram))
+        .with("hbm_ecc", list(&mut health.hbm.iter().take(channels).map(ecc)))
+        .with("hbm_errors", format!("{}/{}", errors.repairable, errors.unrepairable))
+        .with(
+            "repair",
+            match health.repair_state {
+                Some(0) => "none",
+                Some(1) => "pending",
+                Some(2) => "failed",
+                _ => "unknown",
+            },
+        )
+        .with("power", list(&mut health.power.iter().take(hal.dice().into()).map(power))))
 }
 
 /// `bars [DEV]`
@@ -97,15 +168,38 @@ pub(super) fn bars<P: Platform>(
     Ok(Fields::new().with("count", count))
 }
 
-/// `topology [DEV]`: device indices of the neighbours (specification 08 §8.9.2).
-pub(super) fn topology<P: Platform>(session: &Session<P>, words: &mut Words<'_>) -> Outcome {
+/// `topology [DEV]`: device indices of the neighbours (specification 08 §8.9.2). `topology all`: a
+/// row a device, then a drawing, line by line.
+pub(super) fn topology<P: Platform>(
+    session: &Session<P>,
+    words: &mut Words<'_>,
+    rows: &mut dyn FnMut(&Fields),
+) -> Outcome {
+    if words.peek() == Some("all") {
+        words.word("device")?;
+        words.finish()?;
+        let topology = session.driver.topology();
+        for (index, neighbours) in topology.devices() {
+            let row = Fields::new().with("index", index.number());
+            rows(&row.with("connected", names(neighbours)));
+        }
+        for line in topology.to_string().lines() {
+            rows(&Fields::new().with("drawing", line.to_string()));
+        }
+        return Ok(Fields::new().with("count", topology.devices().count()));
+    }
     let device = session.device(words, 0)?;
     words.finish()?;
-    let devices = session.driver.devices().len();
-    let neighbours = device.hal().neighbours(device.index().number() as u8, devices as u8);
-    let names: Vec<String> = neighbours.as_slice().iter().map(ToString::to_string).collect();
-    let connected = if names.is_empty() { "none".into() } else { names.join(",") };
-    Ok(Fields::new().with("connected", connected).with("count", names.len()))
+    let neighbours = device.neighbours();
+    Ok(Fields::new().with("connected", names(&neighbours)).with("count", neighbours.len()))
+}
+
+fn names(neighbours: &[DeviceIndex]) -> String {
+    if neighbours.is_empty() {
+        return "none".into();
+    }
+    let numbers = neighbours.iter().map(|index| index.number().to_string());
+    numbers.collect::<Vec<_>>().join(",")
 }
 
 /// `read32 [DEV] bar0+OFF`

@@ -1,7 +1,6 @@
 //! `fault`, `sleep`, `advance`.
 
 use alloc::string::String;
-use core::time::Duration;
 
 use axon_platform::{Errno, Platform};
 
@@ -60,18 +59,10 @@ fn positions<P: Platform>(
     }
 }
 
-/// Longest time that a command lets pass. A machine of which nothing is heard for long counts as
-/// stalled, and a mistyped number must not end a session.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
-
 /// `sleep SPAN`, `advance SPAN`
 pub(super) async fn sleep<P: Platform>(session: &Session<P>, words: &mut Words<'_>) -> Outcome {
     let span = number::span("time", words.word("time")?)?;
     words.finish()?;
-    if span > LONGEST {
-        let limit = LONGEST.as_secs();
-        return Err(Failure::invalid(format_args!("{} s are above {limit} s", span.as_secs())));
-    }
     session.platform.sleep(span).await;
     Ok(Fields::new())
 }

@@ -10,6 +10,11 @@ use crate::hal::HalError;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Rung(pub u8);
 
+impl Rung {
+    /// The first reset of the device.
+    pub const FIRST_RESET: Rung = Rung(25);
+}
+
 impl fmt::Display for Rung {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "D{}", self.0)

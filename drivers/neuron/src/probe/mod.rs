@@ -344,7 +344,7 @@ impl<P: Platform> Ladder<P> {
         let device = NeuronDevice::new(Dma(shared.clone()));
         let first = ResetRequest { map: CoreMap::DEVICE, requester: Requester::Internal };
         // The outcome shows in the device state; nobody waits for this request.
-        drop(device.reset(first).map_err(|_| ProbeError::NoRecords { rung: Rung(25) })?);
+        drop(device.reset(first).map_err(|_| ProbeError::NoRecords { rung: Rung::FIRST_RESET })?);
         Ok(Published {
             device,
             completion: completion::run(shared.clone()),

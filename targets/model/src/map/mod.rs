@@ -243,7 +243,7 @@ mod tests {
                 assert!(span.start >= end, "{span:x?} overlaps");
                 end = span.start + span.len;
             }
-            assert!(end <= config.bar0_bytes());
+            assert!(end <= config.bar0_bytes().unwrap());
             let units =
                 map.spans().iter().filter(|span| matches!(span.block, Block::Udma { .. })).count();
             assert_eq!(units, map.engines);

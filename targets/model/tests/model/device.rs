@@ -130,6 +130,23 @@ fn dev_e23_power_counts_samples_on_every_die() {
 }
 
 #[test]
+fn a_stuck_word_reads_the_same_through_resets() {
+    let mut bench = Bench::new(Product::Trn1);
+    let reset = bench.misc() + 0x1ec;
+    bench.control("stick 0x1ec 0xdeadbeef");
+    bench.write(reset, 1);
+    bench.write(bench.misc() + 0x800, 1);
+    bench.pass(20_000_000);
+    assert_eq!(bench.read(reset), 0xdead_beef);
+    assert_eq!(bench.report().device_resets, 1);
+    bench.control("stick 0x1ec off");
+    assert_eq!(bench.read(reset), 0);
+    for wrong in ["stick 0x1ee 1", "stick 0 0x100000000", "stick 0"] {
+        assert!(bench.function.control(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
 fn dev_e41_semaphores_and_events_in_their_windows() {
     let mut bench = Bench::new(Product::Trn1);
     bench.write(0x0670_1814, 3);
