@@ -57,6 +57,35 @@ fn dma_e15_a_late_marker_ends_the_quarantine_and_nothing_else() {
 }
 
 #[test]
+fn a_late_marker_is_seen_beside_traffic_that_never_ends() {
+    let mut setup = trn1();
+    setup.function.fault("late-marker=60ms times=1").unwrap();
+    setup.run(async |bench| {
+        assert_eq!(errno(copy(&bench).await), Errno::ETIMEDOUT);
+        bench.machine.with_model(0, |model| model.control("fault slow=1ms")).unwrap().unwrap();
+        let source = bench.pattern(4096, 2).await;
+        let targets = [bench.hbm_of(0, 4096).await, bench.hbm_of(1, 4096).await];
+        let started = |core: usize| {
+            let target = targets[core].span(..).unwrap();
+            source.span(..).unwrap().copy_to(target).unwrap().start()
+        };
+        // Two rings, half a copy apart, so that one of them is at work at any time.
+        let mut first = started(0);
+        bench.pause(Duration::from_micros(500)).await;
+        let mut second = started(1);
+        for _ in 0..100 {
+            first.await.unwrap();
+            first = started(0);
+            second.await.unwrap();
+            second = started(1);
+        }
+        assert_eq!(bench.device.counters().quarantined, 0);
+        first.await.unwrap();
+        second.await.unwrap();
+    });
+}
+
+#[test]
 fn a_wrong_marker_value_is_no_marker() {
     let mut setup = trn2();
     setup.function.fault("wrong-marker").unwrap();

@@ -41,7 +41,12 @@ pub(crate) async fn run<P: Platform>(shared: Arc<Shared<P>>) {
                 return Poll::Ready(());
             }
             turns = turns.wrapping_add(1);
-            let progress = turn(&shared, &mut active, turns.is_multiple_of(ATTENTION_TURNS));
+            let attentive = turns.is_multiple_of(ATTENTION_TURNS);
+            let progress = turn(&shared, &mut active, attentive);
+            if attentive && active != 0 && shared.quarantine.load(Ordering::Acquire) != 0 {
+                // Traffic that never ends must not keep late markers from being seen.
+                sweep_quarantine(&shared);
+            }
             if active != 0 && progress {
                 // Let the tasks that were woken run first.
                 cx.waker().wake_by_ref();
