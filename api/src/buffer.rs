@@ -5,7 +5,7 @@ use core::ops::{Bound, Deref, RangeBounds};
 
 use axon_platform::{DeviceAddr, DmaBuf, Platform};
 use axon_ports::telemetry::TraceEvent;
-use axon_ports::{Chunk, ChunkFacts, CoreId, Location, Pin};
+use axon_ports::{Category, Chunk, ChunkFacts, CoreId, Location, Pin};
 
 use crate::bounce::Bounce;
 use crate::client::Shared;
@@ -154,8 +154,18 @@ pub struct View<'a, P: Platform> {
 }
 
 impl<'a, P: Platform> View<'a, P> {
-    pub(crate) fn new(client: &'a Shared<P>, pin: Pin) -> Self {
-        View { client, pin }
+    /// Any chunk may be looked at, but for rings of notification queues: those are their owner's
+    /// alone (specification 04 §9.1).
+    #[inline]
+    pub(crate) fn of(client: &'a Shared<P>, pin: Pin) -> Result<Self, Error> {
+        let view = View { client, pin };
+        match view.pin.header().record().category() {
+            Category::NOTIFICATION_HOST | Category::NOTIFICATION_DEVICE => {
+                view.check_writable()?;
+                Ok(view)
+            }
+            _ => Ok(view),
+        }
     }
 
     /// Address, size, place, core, owner.

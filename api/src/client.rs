@@ -190,11 +190,12 @@ impl<P: Platform> Client<P> {
     ///
     /// # Errors
     /// [`Error::BadHandle`] for a number that was never given out, was freed, or is forged;
+    /// [`Error::WrongOwner`] for the ring of another client's notification queue;
     /// [`Error::NotAttached`].
     #[inline]
     pub fn by_handle(&self, handle: u64) -> Result<View<'_, P>, Error> {
         self.access().check()?;
-        Ok(View::new(self.shared(), self.device().memory().lookup(handle)?))
+        View::of(self.shared(), self.device().memory().lookup(handle)?)
     }
 
     /// Gives one reference back.
@@ -245,10 +246,10 @@ impl<P: Platform> Client<P> {
     /// The chunk in which all of `[address, address + len)` lies; pinned as long as the view lives.
     ///
     /// # Errors
-    /// [`Error::NoSuchAddress`], [`Error::OutOfRange`].
+    /// [`Error::NoSuchAddress`], [`Error::OutOfRange`], and as [`Client::by_handle`].
     pub async fn within(&self, address: DeviceAddr, len: u64) -> Result<View<'_, P>, Error> {
         self.access().check()?;
-        Ok(View::new(self.shared(), self.device().memory().within(address.0, len).await?))
+        View::of(self.shared(), self.device().memory().within(address.0, len).await?)
     }
 
     /// Asks for a reset of these cores, or of the whole device.
@@ -262,7 +263,7 @@ impl<P: Platform> Client<P> {
         self.device().submit_reset(ResetRequest { map, requester })
     }
 
-    /// Bytes of the client's memory that hardware may reach now.
+    /// Bytes of the client's memory that transfers may reach now.
     pub fn in_flight_bytes(&self) -> u64 {
         pinned_bytes(self.device().memory(), self.id())
     }

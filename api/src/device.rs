@@ -8,6 +8,7 @@ use core::time::Duration;
 
 use axon_clients::core_sync::{CoreSync, Cores};
 use axon_clients::gates::Lane;
+use axon_clients::reservation::Reservations;
 use axon_clients::{ClientInfo, Clients};
 use axon_memory::{ChunkLine, MemoryClient, MemoryService, Usage};
 use axon_neuron::hal::Hal;
@@ -75,7 +76,8 @@ impl<P: Platform> Device<P> {
             })
             .await?;
         let (memory, service) = MemoryService::new(pools);
-        let Published { device: neuron, completion, reset } = ladder.publish(memory.clone())?;
+        let Published { device: neuron, completion, reset, notify } =
+            ladder.publish(memory.clone())?;
         let telemetry = match &driver.config.telemetry {
             Some(config) => telemetry::make(platform, config, &neuron, &memory),
             None => Ok(None),
@@ -115,6 +117,7 @@ impl<P: Platform> Device<P> {
             .spawn("memory", service.run())
             .and_then(|()| platform.spawn("completion", completion))
             .and_then(|()| platform.spawn("reset", reset))
+            .and_then(|()| platform.spawn("notify", notify))
             .and_then(|()| platform.spawn("core sync", core_sync.run()))
             .and_then(|()| platform.spawn("control", control.run()))
             .and_then(|()| match device.0.telemetry.as_ref().and_then(Telemetry::poster) {
@@ -242,6 +245,7 @@ impl<P: Platform> Device<P> {
         self.0.bringup_ns.store(span.as_nanos() as u64, Ordering::Relaxed);
     }
 
+    #[inline]
     pub(crate) fn neuron(&self) -> &NeuronDevice<P> {
         &self.0.neuron
     }
@@ -256,6 +260,11 @@ impl<P: Platform> Device<P> {
 
     pub(crate) fn sync(&self) -> &CoreSync {
         &self.0.sync
+    }
+
+    #[inline]
+    pub(crate) fn reservations(&self) -> &Reservations {
+        &self.0.driver.reservations
     }
 
     pub(crate) fn driver(&self) -> Driver<P> {

@@ -26,6 +26,9 @@ use crate::{Device, Error, Topology};
 /// PCI vendor of every Neuron function.
 const VENDOR: u16 = axon_neuron::hal::identity::VENDOR;
 
+/// File that a launcher hands over with emulated functions.
+const EMULATED: &str = "emulated";
+
 /// All devices of the machine. Clones are handles on the same ones.
 pub struct Driver<P: Platform>(Arc<Inner<P>>);
 
@@ -109,10 +112,19 @@ pub struct Refusal {
     pub bringup: Duration,
 }
 
+/// Whether the functions are emulated: in this process, or by the launcher, which says so.
+fn is_emulated(platform: &impl Platform) -> bool {
+    platform.model().is_some() || platform.file(EMULATED).is_some()
+}
+
 impl<P: Platform> Driver<P> {
-    /// Starts one probe task for every function of the vendor.
+    /// Starts one probe task for every function of the vendor. Against emulated functions the
+    /// driver manages notification queues; on silicon that has to be confirmed first (specification
+    /// 06 §17.2).
     pub fn start(platform: P) -> Self {
-        Self::with_config(platform, DriverConfig::full())
+        let mut config = DriverConfig::full();
+        config.device.manage_notifications = is_emulated(&platform);
+        Self::with_config(platform, config)
     }
 
     /// As [`Driver::start`], with a configuration for all devices.

@@ -93,6 +93,13 @@ pub enum Error {
         /// Its handle.
         handle: u64,
     },
+    /// It is there already, with other parameters.
+    Exists {
+        /// What.
+        what: &'static str,
+    },
+    /// Records of a notification queue were lost; it starts anew with what comes next.
+    NotificationsLost(axon_neuron::Error),
     /// Registered before the last reset of its core.
     Stale(axon_neuron::Error),
     /// The call would have had to wait.
@@ -153,6 +160,7 @@ impl Error {
             Error::WrongOwner { .. } => Errno::EPERM,
             Error::Again { .. } => Errno::EAGAIN,
             Error::Unsupported { .. } => Errno::EOPNOTSUPP,
+            Error::Exists { .. } => Errno::EEXIST,
             Error::DeviceGone => Errno::EIO,
             Error::Removed => Errno::ENODEV,
             Error::Refused(error) => error.errno(),
@@ -162,6 +170,7 @@ impl Error {
             Error::Gate(error) => error.errno(),
             Error::Pod(error) => error.errno(),
             Error::Stale(error)
+            | Error::NotificationsLost(error)
             | Error::Timeout(error)
             | Error::Cancelled(error)
             | Error::Device(error)
@@ -230,6 +239,8 @@ impl From<axon_neuron::Error> for Error {
             Driver::TooBig { what, value, limit } => Error::TooBig { what, value, limit },
             Driver::Again { what } => Error::Again { what },
             Driver::Busy { what, .. } => Error::Busy { what },
+            Driver::Exists { what } => Error::Exists { what },
+            Driver::NotificationsLost { .. } => Error::NotificationsLost(error),
             Driver::Memory(error) => error.into(),
             Driver::NoRecords => {
                 Error::NoRecords { errno: Errno::ENOMEM, what: "records of the driver" }
@@ -356,7 +367,9 @@ impl fmt::Display for Error {
             Error::Claim(error) => error.fmt(f),
             Error::Gate(error) => error.fmt(f),
             Error::Pod(error) => error.fmt(f),
+            Error::Exists { what } => write!(f, "{what} exists with other parameters"),
             Error::Stale(error)
+            | Error::NotificationsLost(error)
             | Error::Timeout(error)
             | Error::Cancelled(error)
             | Error::Device(error)

@@ -27,6 +27,8 @@
 //! | `buffer` | [`DeviceBuffer`], [`HostBuffer`], [`View`]: memory and the ways in and out |
 //! | `neuron_core` | [`NeuronCore`], claims: who initialises, loads, runs and owns a core |
 //! | `pod` | the pod that the host belongs to |
+//! | `sync_words` | [`Semaphore`], [`Event`]: inline, one register each |
+//! | `notifications` | [`NotificationQueue`]: a stream of 16-byte records |
 //! | `span` | [`Span`], [`Transfer`]: checked ranges, and the copy between two of them |
 //! | `telemetry` | counters, metrics, questions to firmware |
 //! | `bounce` | host chunks through which plain slices travel |
@@ -48,11 +50,13 @@ mod driver;
 mod error;
 mod memory;
 mod neuron_core;
+mod notifications;
 pub mod pattern;
 mod peers;
 mod pod;
 pub mod raw;
 mod span;
+mod sync_words;
 mod telemetry;
 mod topology;
 
@@ -64,7 +68,9 @@ pub use driver::{Driver, DriverConfig, Refusal};
 pub use error::Error;
 pub use memory::MemoryTotals;
 pub use neuron_core::{CoreCommands, NeuronCore};
+pub use notifications::NotificationQueue;
 pub use span::{Fill, Span, Transfer};
+pub use sync_words::{Event, Semaphore};
 pub use telemetry::{DeviceTelemetry, Sensors};
 pub use topology::Topology;
 
@@ -75,6 +81,10 @@ pub use axon_clients::core_sync::{
 pub use axon_clients::reservation::{CoreClaim, CoreSet, ReservationError};
 pub use axon_memory::{ChunkInfo, ChunkLine, Usage};
 pub use axon_neuron::hal;
+pub use axon_neuron::notify::{
+    Custom, Notification, NotificationCounters, Peek, Placement, Producer, QueueCounters,
+    QueueInfo, QueueKind, QueueSpec, Subtype, WhenFull,
+};
 pub use axon_neuron::reset::ResetTicket;
 pub use axon_neuron::{
     Counters, EccCounts, HbmErrors, Health, Identity, PowerSample, ProbeError, Rung,

@@ -2,7 +2,7 @@
 
 use axon_memory::{MemoryClient, MemoryConfig, MemorySet, PlatformMemory};
 use axon_platform::Platform;
-use axon_ports::{ClientId, ClientSlot, Location, MemoryError, MemoryGeometry};
+use axon_ports::{Category, ClientId, ClientSlot, Location, MemoryError, MemoryGeometry};
 
 /// Pages of the largest host reserve pool.
 const LARGEST_RESERVE_PAGE: u64 = 2 << 20;
@@ -61,7 +61,8 @@ pub(crate) fn client_totals(
     MemoryTotals { host: totals.host, device: totals.device, ..MemoryTotals::default() }
 }
 
-/// Bytes of live chunks of `client` that something holds against reuse. Looks at every record.
+/// Bytes of live chunks of `client` that something holds against reuse, but for rings of
+/// notification queues, which go with their queues. Looks at every record.
 pub(crate) fn pinned_bytes(memory: &MemoryClient, client: ClientId) -> u64 {
     let table = memory.table();
     (0..table.slot_limit())
@@ -69,6 +70,12 @@ pub(crate) fn pinned_bytes(memory: &MemoryClient, client: ClientId) -> u64 {
         // A record is alive while its generation is odd; dead ones count as draining already.
         .filter(|record| record.generation() & 1 == 1 && record.owner() == client.number())
         .filter(|record| record.pins() != 0)
+        .filter(|record| {
+            !matches!(
+                record.category(),
+                Category::NOTIFICATION_HOST | Category::NOTIFICATION_DEVICE
+            )
+        })
         .map(|record| record.size())
         .sum()
 }

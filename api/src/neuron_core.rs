@@ -152,8 +152,12 @@ impl<P: Platform> NeuronCore<P> {
         self.id
     }
 
-    fn device(&self) -> &Device<P> {
+    pub(crate) fn device(&self) -> &Device<P> {
         &self.shared.device
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared<P>> {
+        &self.shared
     }
 
     fn sync(&self) -> &CoreSync {

@@ -55,6 +55,7 @@ impl<P: Platform> DevicePeers for Peers<P> {
 
     async fn drain(&self, client: ClientId) {
         self.neuron.dma().drain(client).await;
+        self.neuron.end_notifications(client).await;
     }
 
     async fn release_cores(&self, client: ClientId) {

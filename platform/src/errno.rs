@@ -53,6 +53,7 @@ errnos! {
     EPIPE = 32, "the other side is gone";
     ENOSYS = 38, "no such command";
     EBADMSG = 74, "malformed record";
+    EOVERFLOW = 75, "notifications were lost";
     EPROTONOSUPPORT = 93, "protocol not supported";
     EOPNOTSUPP = 95, "not supported by this generation, firmware or build";
     ETIMEDOUT = 110, "deadline passed";

@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
-use axon::{Client, CoreClaim, Device, Driver, Error, InfoClient, Transfer};
+use axon::{Client, CoreClaim, Device, Driver, Error, InfoClient, NotificationQueue, Transfer};
 use axon_platform::{Errno, Platform};
 
 use crate::answer::{Failure, Fields, Outcome};
@@ -41,6 +41,7 @@ pub struct Session<P: Platform> {
     /// Number of the last frame of metrics.
     pub(crate) frames: u64,
     pub(crate) claims: Numbered<CoreClaim>,
+    pub(crate) queues: Numbered<NotificationQueue<P>>,
 }
 
 /// Things under numbers that are never used twice.
@@ -64,6 +65,12 @@ impl<T> Numbered<T> {
         self.things.retain(|_, thing| keep(thing));
     }
 
+    pub(crate) fn get(&mut self, what: &str, number: u64) -> Result<&mut T, Failure> {
+        self.things
+            .get_mut(&number)
+            .ok_or_else(|| Failure::invalid(format_args!("{what} {number} is not open")))
+    }
+
     pub(crate) fn take(&mut self, what: &str, number: u64) -> Result<T, Failure> {
         self.things
             .remove(&number)
@@ -84,6 +91,7 @@ impl<P: Platform> Session<P> {
             resets: Numbered::new(),
             frames: 0,
             claims: Numbered::new(),
+            queues: Numbered::new(),
         }
     }
 

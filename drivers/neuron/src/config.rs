@@ -25,6 +25,12 @@ pub struct DeviceConfig {
     pub zero_copy_on_v2: bool,
     /// How long firmware may take to name the device (01 §10).
     pub routing_id_deadline: Duration,
+    /// The driver alone uses notification queues: it enables them, tells the hardware how far it
+    /// has read and sees what was lost (06 §17.2). Without it only rings are programmed. To be
+    /// confirmed on silicon; right for the model.
+    pub manage_notifications: bool,
+    /// Notification queues of a core or TopSP: 10 on silicon, at most 16.
+    pub notification_queues: u8,
     /// Host slabs of 256 KiB to take at rung D16: 16 where a telemetry service runs.
     pub datastore_slabs: u8,
 }
@@ -42,6 +48,8 @@ impl Default for DeviceConfig {
             budget_multiplier: None,
             zero_copy_on_v2: false,
             routing_id_deadline: Duration::from_secs(60),
+            manage_notifications: false,
+            notification_queues: 10,
             datastore_slabs: 0,
         }
     }

@@ -13,7 +13,7 @@ use crate::dma::engine;
 use crate::reset::ResetTicket;
 use crate::shared::Shared;
 use crate::state::CoreState;
-use crate::{DeviceTable, Dma, Error, Hal};
+use crate::{DeviceTable, Dma, Error, Hal, notify};
 
 /// A mapped BAR on platform `P`.
 pub type Window<P> = <<P as Platform>::Function as PciFunction>::Window;
@@ -241,6 +241,7 @@ impl<P: Platform> NeuronDevice<P> {
         let gone = shared.check_alive() == Err(Error::DeviceGone);
         shared.stop();
         if !gone {
+            notify::before_removal(shared).await;
             for engine in shared.hal.present_engines() {
                 engine::disable(&shared.registers, engine.unit);
             }
@@ -249,5 +250,6 @@ impl<P: Platform> NeuronDevice<P> {
         shared.bus_master.switch_off();
         shared.platform.sleep(MASTER_OFF).await;
         self.0.release_quarantine();
+        shared.notifications.release_all();
     }
 }

@@ -7,6 +7,7 @@ use axon_ports::{CoreId, EngineId, MemoryError, QueueId};
 use core::fmt;
 
 use crate::dma::EngineReport;
+use crate::notify::Producer;
 
 /// Why an operation ended without success. Unless a variant says otherwise nothing was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +63,19 @@ pub enum Error {
         what: &'static str,
         /// How many there may be.
         limit: u64,
+    },
+    /// It is there already, with other parameters.
+    Exists {
+        /// What.
+        what: &'static str,
+    },
+    /// Records of a notification queue were lost, because its ring was full or because the device
+    /// wrote what no producer writes. The queue starts anew with what comes next.
+    NotificationsLost {
+        /// Who fills it.
+        producer: Producer,
+        /// Queue of the producer.
+        index: u32,
     },
     /// Memory refused.
     Memory(MemoryError),
@@ -172,6 +186,8 @@ pub enum CancelCause {
     RingFault,
     /// The device was removed or its tasks have ended.
     Removal,
+    /// The queue was closed, or another ring took the place of its ring.
+    Closed,
 }
 
 /// Stages of a reset that wait for firmware.
@@ -194,6 +210,8 @@ impl Error {
             Error::TooBig { .. } => Errno::E2BIG,
             Error::Again { .. } => Errno::EAGAIN,
             Error::Busy { .. } => Errno::EBUSY,
+            Error::Exists { .. } => Errno::EEXIST,
+            Error::NotificationsLost { .. } => Errno::EOVERFLOW,
             Error::Memory(error) => error.errno(),
             Error::NoRecords => Errno::ENOMEM,
             Error::DmaTimeout { .. }
@@ -228,6 +246,7 @@ impl fmt::Display for CancelCause {
             CancelCause::Reset => "a reset of its core",
             CancelCause::RingFault => "a fault of another operation on its ring",
             CancelCause::Removal => "the removal of the device",
+            CancelCause::Closed => "the end of its queue",
         })
     }
 }
@@ -253,6 +272,10 @@ impl fmt::Display for Error {
             ),
             Error::Again { what } => write!(f, "{what}: try again"),
             Error::Busy { what, limit } => write!(f, "{what} is in use (limit {limit})"),
+            Error::Exists { what } => write!(f, "{what} exists with other parameters"),
+            Error::NotificationsLost { producer, index } => {
+                write!(f, "notifications of queue {index} of {producer} were lost")
+            }
             Error::Memory(ref error) => error.fmt(f),
             Error::NoRecords => f.write_str("no memory for the driver's own records"),
             Error::DmaTimeout { engine, queue, descriptors, source, destination, waited_us } => {

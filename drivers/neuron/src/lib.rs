@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! probe ──► Probed { pools, ladder } ──► memory service starts, gives a MemoryPort
-//!                      └── ladder.publish(port) ──► Published { device, completion, reset }
+//!                      └── ladder.publish(port) ──► Published { device, completion, reset, notify }
 //!                                                   device: handle for everybody
-//!                                                   completion, reset: tasks to spawn
+//!                                                   the others: tasks to spawn
 //! ```
 //!
 //! [`probe`](probe::probe) climbs the ladder of specification 05 §4.2 for one PCI function. What
@@ -18,6 +18,8 @@
 //! | [`mod@probe`] | bring-up ladder, device table |
 //! | [`device`] | the shared handle: state, identity, registers |
 //! | [`dma`] | engines, rings, copies, fills, the completion task |
+//! | `cores` | semaphores, events |
+//! | [`notify`] | notification queues, the task that polls for them |
 //! | [`reset`] | requests, the drive, the firmware handshake |
 //! | `fwio` | both firmware mailboxes |
 
@@ -29,13 +31,14 @@ extern crate alloc;
 extern crate std;
 
 pub mod config;
-mod core_words;
+mod cores;
 pub mod device;
 pub mod dma;
 mod error;
 mod fwio;
 pub mod hal;
 mod info;
+pub mod notify;
 mod pod_words;
 pub mod probe;
 mod registers;
@@ -47,12 +50,14 @@ mod testing;
 mod wake;
 
 pub use config::DeviceConfig;
+pub use cores::{Event, Semaphore};
 pub use device::{Counters, NeuronDevice, Window};
 pub use dma::{Copy, Dma, Fill, Target};
 pub use error::{CancelCause, Error, ResetStage};
 pub use fwio::AvailableProfiles;
 pub use hal::Hal;
 pub use info::{EccCounts, HbmErrors, Health, Identity, PowerSample};
+pub use notify::{Notification, NotificationQueue, QueueSpec};
 pub use probe::{DeviceTable, Ladder, ProbeError, Probed, Published, Rung, probe};
 pub use reset::ResetTicket;
 pub use state::CoreState;

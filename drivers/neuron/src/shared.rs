@@ -12,6 +12,7 @@ use axon_ports::telemetry::{DeviceRecords, EventKind};
 
 use crate::dma::{FillSource, Outcome, Port, PortCell};
 use crate::fwio::Mailbox;
+use crate::notify::Notifications;
 use crate::probe::{BusMaster, Rungs};
 use crate::registers::misc_ram;
 use crate::reset::ResetQueue;
@@ -35,6 +36,7 @@ pub(crate) struct Shared<P: Platform> {
     pub resets: Arc<ResetQueue>,
     /// What everybody counts and notes about the device.
     pub records: Arc<DeviceRecords>,
+    pub notifications: Notifications,
     /// The tasks have to end.
     stopped: AtomicBool,
     /// The function answers all-ones.
@@ -107,6 +109,7 @@ impl<P: Platform> Shared<P> {
         fill: FillSource,
         records: Arc<DeviceRecords>,
         rungs: Rungs<P>,
+        manage_notifications: bool,
     ) -> Self {
         Shared {
             default_ports: default_ports(&hal),
@@ -119,6 +122,7 @@ impl<P: Platform> Shared<P> {
             registers: rungs.registers.clone(),
             states: States::new(),
             resets: Arc::new(ResetQueue::new()),
+            notifications: Notifications::new(manage_notifications),
             stopped: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             work: AtomicWaker::new(),
@@ -172,6 +176,7 @@ impl<P: Platform> Shared<P> {
         self.work.wake();
         self.resets.wake();
         self.mailbox.call_all();
+        self.notifications.call_everybody();
     }
 
     /// Fails where the device cannot be touched any more.
@@ -207,6 +212,7 @@ impl<P: Platform> Shared<P> {
             return;
         }
         log::error!("{} ({}): the device answers all-ones", self.index, self.bdf);
+        self.notifications.quarantine();
         self.end_everything(Error::DeviceGone, Outcome::Gone);
     }
 
@@ -218,6 +224,7 @@ impl<P: Platform> Shared<P> {
     fn end_everything(&self, refusal: Error, outcome: Outcome) {
         self.states.set_device(DeviceState::Invalid);
         self.mailbox.call_all();
+        self.notifications.end_waits(refusal);
         for (number, cell) in self.ports.iter().enumerate() {
             cell.with(|port| {
                 port.set_refused(Some(refusal));

@@ -26,6 +26,9 @@ pub(crate) struct States {
     epochs: [AtomicU32; CoreId::COUNT],
     /// Why the last reset of the whole device failed.
     failure: Mutex<CriticalSectionRawMutex, Copied<Option<Error>>>,
+    /// Cores that are UP while the device is READY, as a mask: what a call looks at that does not
+    /// wait.
+    open: AtomicU32,
 }
 
 impl States {
@@ -39,6 +42,7 @@ impl States {
             cores: [const { AtomicU8::new(CoreState::Resetting as u8) }; CoreId::COUNT],
             epochs: [const { AtomicU32::new(0) }; CoreId::COUNT],
             failure: Mutex::new(Copied::new(None)),
+            open: AtomicU32::new(0),
         }
     }
 
@@ -51,6 +55,7 @@ impl States {
             let mut cell = cell.borrow_mut();
             if cell.state != state {
                 cell.state = state;
+                self.publish(state);
                 cell.waiting.wake_all();
             }
         });
@@ -63,6 +68,37 @@ impl States {
 
     pub(crate) fn set_failure(&self, failure: Option<Error>) {
         self.failure.lock(|cell| cell.set(failure));
+    }
+
+    fn publish(&self, device: DeviceState) {
+        let up = |core: &CoreId| device == DeviceState::Ready && self.core(*core) == CoreState::Up;
+        let open = CoreId::all().filter(up).fold(0, |mask, core| mask | 1 << core.number());
+        self.open.store(open, Ordering::Release);
+    }
+
+    /// Whether device and core can be used now.
+    #[inline]
+    pub(crate) fn is_open(&self, core: CoreId) -> bool {
+        self.open.load(Ordering::Acquire) >> core.number() & 1 != 0
+    }
+
+    /// Resolves with the states of device and core once neither is in reset.
+    pub(crate) fn settled(
+        &self,
+        core: CoreId,
+    ) -> impl Future<Output = (DeviceState, CoreState)> + '_ {
+        poll_fn(move |cx| {
+            self.device.lock(|cell| {
+                let mut cell = cell.borrow_mut();
+                match (cell.state, self.core(core)) {
+                    (DeviceState::Ready, CoreState::Resetting) | (DeviceState::Reset, _) => {
+                        cell.waiting.register(cx.waker());
+                        Poll::Pending
+                    }
+                    states => Poll::Ready(states),
+                }
+            })
+        })
     }
 
     /// Resolves with the first state that `wanted` accepts.
@@ -91,9 +127,14 @@ impl States {
     }
 
     pub(crate) fn set_core(&self, core: CoreId, state: CoreState) {
-        if let Some(cell) = self.cores.get(core.index()) {
-            cell.store(state as u8, Ordering::Release);
-        }
+        self.device.lock(|cell| {
+            let mut cell = cell.borrow_mut();
+            let Some(place) = self.cores.get(core.index()) else { return };
+            if place.swap(state as u8, Ordering::AcqRel) != state as u8 {
+                self.publish(cell.state);
+                cell.waiting.wake_all();
+            }
+        });
     }
 
     /// Number of reset drives that have covered the core.
@@ -105,5 +146,45 @@ impl States {
         if let Some(cell) = self.epochs.get(core.index()) {
             cell.fetch_add(1, Ordering::AcqRel);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::pin::pin;
+    use core::task::{Context, Waker};
+
+    use super::*;
+
+    #[test]
+    fn a_core_is_open_while_device_and_core_are_usable() {
+        let states = States::new();
+        let [a, b] = [0, 1].map(|n| CoreId::new(n).unwrap());
+        let open = |states: &States| [a, b].map(|core| states.is_open(core));
+        states.set_core(a, CoreState::Up);
+        assert_eq!(open(&states), [false, false], "the device is in reset");
+        states.set_device(DeviceState::Ready);
+        assert_eq!(open(&states), [true, false]);
+        states.set_core(b, CoreState::Down);
+        states.set_core(a, CoreState::Resetting);
+        assert_eq!(open(&states), [false, false]);
+        states.set_core(a, CoreState::Up);
+        assert_eq!(open(&states), [true, false]);
+        states.set_device(DeviceState::Invalid);
+        assert_eq!(open(&states), [false, false]);
+    }
+
+    #[test]
+    fn a_settled_core_is_told_with_its_state() {
+        let states = States::new();
+        let core = CoreId::new(1).unwrap();
+        let mut settled = pin!(states.settled(core));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(settled.as_mut().poll(&mut cx).is_pending());
+        states.set_device(DeviceState::Ready);
+        assert!(settled.as_mut().poll(&mut cx).is_pending());
+        states.set_core(core, CoreState::Down);
+        let told = (DeviceState::Ready, CoreState::Down);
+        assert_eq!(settled.poll(&mut cx), Poll::Ready(told));
     }
 }

@@ -8,7 +8,8 @@ const HELP: &str = "commands: fault NAME[=VALUE] [after=N] [times=N] | fault cle
                     poke OFFSET VALUE (MiscRAM) | stick OFFSET VALUE|off (MiscRAM) | \
                     peek OFFSET (register window) | \
                     post BLOCK QUEUE [count= sequence= every= burst= subtype= custom= tag= hint= \
-                    line= raw= noise= phase=] | queue BLOCK QUEUE | pe CORE OFFSET VALUE";
+                    line= raw= noise= phase=] | queue BLOCK QUEUE | tail BLOCK QUEUE VALUE | \
+                    pe CORE OFFSET VALUE";
 
 impl Function {
     /// Carries out one line; gives what it answers.
@@ -52,6 +53,7 @@ impl Function {
             }
             ["post", order @ ..] => self.control_post(order),
             ["queue", place @ ..] => self.control_queue(place),
+            ["tail", place @ .., value] => self.control_tail(place, number(value)?),
             ["pe", core, offset, value] => {
                 let core = u8::try_from(number(core)?).map_err(|_| format!("no core {core}"))?;
                 self.set_pe_counter(core, number(offset)?, number(value)?)?;

@@ -6,8 +6,10 @@ mod cores;
 mod data;
 mod machine;
 mod memory;
+mod notify;
 mod pod;
 mod reset;
+mod sync;
 mod telemetry;
 
 use axon_platform::{Errno, Platform};
@@ -75,6 +77,23 @@ const COMMANDS: &[Usage] = &[
     usage("cores", "unreserve CLAIM"),
     usage("pod", "pod status"),
     usage("pod", "pod ctrl elect|kill|single|mode [X4|X2H|X2V|X1] [timeout=SECONDS]"),
+    usage("cores", "sem read NC N"),
+    usage("cores", "sem write NC N V"),
+    usage("cores", "sem inc|dec NC N [V]"),
+    usage("cores", "sem wait NC N V [within=]"),
+    usage("cores", "event read NC N"),
+    usage("cores", "event write NC N V"),
+    usage("cores", "event wait NC N [within=]"),
+    usage(
+        "notify",
+        "nq init [nc=|topsp= index= type= size= place= channel= region= full= replace=1]",
+    ),
+    usage("notify", "nq next NQ [count= within=]"),
+    usage("notify", "nq peek|drain|info|release NQ"),
+    usage("notify", "nq resize NQ SIZE"),
+    usage("notify", "nq totals [DEV]"),
+    usage("notify", "post BLOCK QUEUE [count= sequence= every= burst= raw= noise= phase= …]"),
+    usage("notify", "post state BLOCK QUEUE"),
     usage("faults", "fault NAME[=VALUE][@DEV] [after=N]"),
     usage("faults", "fault clear"),
     usage("script", "sleep SPAN"),
@@ -86,7 +105,7 @@ const COMMANDS: &[Usage] = &[
 ];
 
 /// Known by name, not part of this build.
-const MISSING: &[&str] = &["queue", "engine", "sem", "event", "nq", "post"];
+const MISSING: &[&str] = &["queue", "engine"];
 
 /// Carries out one command.
 pub(crate) async fn run<P: Platform>(
@@ -142,6 +161,10 @@ pub(crate) async fn run<P: Platform>(
         "reserve" => cores::reserve(session, words).await,
         "unreserve" => cores::unreserve(session, words),
         "pod" => pod::pod(session, words).await,
+        "sem" => sync::sem(session, words).await,
+        "event" => sync::event(session, words).await,
+        "nq" => notify::nq(session, words, rows).await,
+        "post" => notify::post(session, rest),
         "fault" => machine::fault(session, rest),
         "sleep" | "advance" => machine::sleep(session, words).await,
         "help" => help(words, rows),

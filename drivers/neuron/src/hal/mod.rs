@@ -42,7 +42,7 @@ use tables::Tables;
 
 pub use addresses::SemaphoreView;
 pub use engines::Engine;
-pub use notific::{NOTIFICATION_SLOTS, notification_queue_id};
+pub use notific::{HardwareQueue, NOTIFICATION_SLOTS, notification_queue_id};
 pub use register_map::RegisterBlock;
 pub use reset_map::ResetMap;
 pub use timing::{BatchKind, Budget};
@@ -64,6 +64,7 @@ pub struct Hal {
     hbm_bar4_pitch: u64,
     bar4_len: u64,
     budget_multiplier: u32,
+    notification_queues: u8,
     no_reset: bool,
     reset_top_dma: bool,
     force_die_flip: bool,
@@ -174,6 +175,7 @@ impl Hal {
                 .budget_multiplier
                 .unwrap_or(if silicon { 1 } else { 100_000 })
                 .max(1),
+            notification_queues: config.notification_queues.min(16),
             no_reset: config.no_reset
                 || (environment == Environment::Emulator && tables.reset.emulator_no_reset),
             reset_top_dma: config.reset_top_dma,

@@ -5,18 +5,30 @@ use axon_ports::{CoreId, EngineId};
 
 use super::Hal;
 use crate::Error;
+use crate::notify::{Producer, QueueKind};
 
 /// Queues of one block.
 pub const NOTIFICATION_SLOTS: u32 = 16;
-/// Base address of queue 0, low half: high half, size and head are the next three words. The other
-/// queues follow at [`SLOT_PITCH`].
-const FIRST_SLOT: u64 = 0x100;
-const SLOT_PITCH: u64 = 0x28;
 const TOPSP_PITCH: u64 = 0x4_0000;
 
 /// Software's number of a queue: 16 queues of each type.
 pub const fn notification_queue_id(kind: u8, index: u8) -> u16 {
     kind as u16 * NOTIFICATION_SLOTS as u16 + index as u16
+}
+
+/// One set of queue registers. Two queues that name the same one exclude each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HardwareQueue {
+    /// Block in the register window.
+    pub block: u64,
+    /// Position in the block.
+    pub position: u8,
+    /// The block has this one queue only.
+    pub single: bool,
+    /// Core whose reset ends the queue: the producer, or the owner of the TopSP.
+    pub core: CoreId,
+    /// Engine whose trace it is.
+    pub engine: Option<EngineId>,
 }
 
 impl Hal {
@@ -51,17 +63,6 @@ impl Hal {
         Some(engine.wrapper + self.tables.map.trace_notific)
     }
 
-    /// Registers of a queue of the block at `block`: address low, address high, bytes, head.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] for a slot above 15.
-    pub fn notification_slot(&self, block: u64, slot: u32) -> Result<u64, Error> {
-        if slot >= NOTIFICATION_SLOTS {
-            return Err(Error::InvalidArgument { what: "notification slot", value: slot.into() });
-        }
-        Ok(block + FIRST_SLOT + SLOT_PITCH * u64::from(slot))
-    }
-
     /// The core that a logical TopSP works for.
     ///
     /// # Errors
@@ -73,6 +74,59 @@ impl Hal {
             .filter(|_| topsp < u32::from(counts.topsps))
             .ok_or(Error::InvalidArgument { what: "TopSP", value: topsp.into() })
     }
+
+    /// The hardware queue that serves a producer.
+    ///
+    /// assumed: a TopSP has ten queues for every type, and none whose owning core is absent.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a core or TopSP that the device has not, and for an index
+    /// above the queues of the block.
+    pub fn hardware_queue(
+        &self,
+        producer: Producer,
+        kind: QueueKind,
+        index: u32,
+    ) -> Result<HardwareQueue, Error> {
+        match (producer, kind) {
+            (Producer::Core(number), QueueKind::TraceDma) => {
+                let core = self.producing_core(number)?;
+                let index = check_index(index, NOTIFICATION_SLOTS)?;
+                let engine = EngineId::new(core.number() * 16 + u32::from(index));
+                let traced = engine.and_then(|id| Some((id, self.trace_notific(id)?)));
+                let (id, block) = traced.ok_or(bad_index(index.into()))?;
+                Ok(HardwareQueue { block, position: 0, single: true, core, engine: Some(id) })
+            }
+            (Producer::Core(number), _) => {
+                let core = self.producing_core(number)?;
+                let position = check_index(index, self.notification_queues.into())?;
+                let block = self.core_notific(number)?;
+                Ok(HardwareQueue { block, position, single: false, core, engine: None })
+            }
+            (Producer::TopSp(number), _) => {
+                let block = self.topsp_notific(number)?;
+                let owner = self.core_of_topsp(number)?;
+                let absent = Error::InvalidArgument { what: "TopSP", value: number.into() };
+                let core = Some(owner).filter(|&owner| self.has_core(owner)).ok_or(absent)?;
+                let position = check_index(index, self.notification_queues.into())?;
+                Ok(HardwareQueue { block, position, single: false, core, engine: None })
+            }
+        }
+    }
+
+    /// Queues of notifications want EINVAL where others want E2BIG (05 §8.4).
+    fn producing_core(&self, number: u32) -> Result<CoreId, Error> {
+        self.check_core(number)
+            .map_err(|_| Error::InvalidArgument { what: "core", value: number.into() })
+    }
+}
+
+const fn bad_index(index: u32) -> Error {
+    Error::InvalidArgument { what: "queue index", value: index as u64 }
+}
+
+fn check_index(index: u32, limit: u32) -> Result<u8, Error> {
+    u8::try_from(index).ok().filter(|_| index < limit).ok_or(bad_index(index))
 }
 
 #[cfg(test)]
@@ -81,6 +135,8 @@ mod tests {
 
     use super::super::tests::hal;
     use super::*;
+    use crate::DeviceConfig;
+    use crate::registers::notific::Queue;
 
     #[test]
     fn blocks_of_cores() {
@@ -120,12 +176,115 @@ mod tests {
     }
 
     #[test]
-    fn queues_of_a_block() {
-        let h = hal(0x7364);
-        assert_eq!(h.notification_slot(0x0600_1000, 0).unwrap(), 0x0600_1100);
-        assert_eq!(h.notification_slot(0x0600_1000, 15).unwrap(), 0x0600_1358);
-        assert!(h.notification_slot(0x0600_1000, 16).is_err());
+    fn queues_have_numbers() {
         assert_eq!((notification_queue_id(0, 0), notification_queue_id(4, 3)), (0, 67));
         assert_eq!([0x7164, 0x7364].map(|d| hal(d).tables().counts.notification_types), [6, 5]);
+    }
+
+    const V2: u16 = 0x7164;
+    const V3: u16 = 0x7364;
+    const V4: u16 = 0x7564;
+
+    fn low(device: u16, producer: Producer, kind: u32, index: u32) -> u64 {
+        let kind = QueueKind::from_number(kind).unwrap();
+        let queue = hal(device).hardware_queue(producer, kind, index).unwrap();
+        Queue::new(queue.block, queue.position).base_low()
+    }
+
+    fn refused(device: u16, producer: Producer, kind: u32, index: u32) -> Errno {
+        let kind = QueueKind::from_number(kind).unwrap();
+        hal(device).hardware_queue(producer, kind, index).unwrap_err().errno()
+    }
+
+    #[test]
+    fn nq_e01_nq_e02_nq_e06_registers_of_v2() {
+        assert_eq!(low(V2, Producer::Core(0), 1, 4), 0x3053_51a0);
+        assert_eq!(low(V2, Producer::Core(1), 4, 3), 0x30b1_6100);
+        assert_eq!(low(V2, Producer::TopSp(5), 3, 2), 0x30f4_4150);
+    }
+
+    #[test]
+    fn nq_e03_nq_e04_nq_e05_nq_e07_registers_of_v3_and_v4() {
+        for device in [V3, V4] {
+            assert_eq!(low(device, Producer::Core(5), 3, 2), 0x4618_1150);
+            assert_eq!(low(device, Producer::Core(7), 4, 15), 0xb5f4_1100);
+            assert_eq!(low(device, Producer::TopSp(9), 1, 1), 0x46a4_0128);
+            assert_eq!(low(device, Producer::Core(0), 1, 4), 0x0600_11a0);
+            assert_eq!(low(device, Producer::Core(1), 4, 3), 0x8334_1100);
+        }
+    }
+
+    #[test]
+    fn nq_e11_nq_e12_producers_that_are_not_there() {
+        for (device, producer) in [
+            (V2, Producer::Core(2)),
+            (V3, Producer::Core(8)),
+            (V2, Producer::TopSp(6)),
+            (V3, Producer::TopSp(16)),
+            (V2, Producer::Core(0x100)),
+            (V3, Producer::TopSp(0x100)),
+            (V3, Producer::Core(u32::MAX)),
+        ] {
+            for kind in 0..6 {
+                assert_eq!(refused(device, producer, kind, 0), Errno::EINVAL, "{producer:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn nq_e13_nq_d03_nq_d04_indices_keep_their_width() {
+        for (kind, index) in [(0, 10), (0, 16), (4, 16), (4, 31), (1, 20), (3, 0x102)] {
+            assert_eq!(refused(V2, Producer::Core(0), kind, index), Errno::EINVAL);
+        }
+        assert_eq!(refused(V2, Producer::TopSp(0), 4, 10), Errno::EINVAL);
+        for number in [6, 16, 0x101, u32::MAX] {
+            assert_eq!(QueueKind::from_number(number), None);
+        }
+        let config = DeviceConfig { notification_queues: 16, ..DeviceConfig::default() };
+        let wide = Hal::new(V2, 1, None, &config, 0).unwrap();
+        let queue = wide.hardware_queue(Producer::Core(0), QueueKind::Trace, 15).unwrap();
+        assert_eq!(queue.position, 15);
+    }
+
+    #[test]
+    fn nq_e35_only_cores_of_the_map_have_queues() {
+        let config = DeviceConfig { emulator_core_map: 0x1, ..DeviceConfig::default() };
+        let one = Hal::new(V2, 0xf0, None, &config, 0).unwrap();
+        let of = |producer| one.hardware_queue(producer, QueueKind::Notify, 4);
+        assert!(of(Producer::Core(0)).is_ok() && of(Producer::TopSp(2)).is_ok());
+        assert_eq!(of(Producer::Core(1)).unwrap_err().errno(), Errno::EINVAL);
+        assert_eq!(of(Producer::TopSp(3)).unwrap_err().errno(), Errno::EINVAL);
+    }
+
+    #[test]
+    fn a_topsp_belongs_to_the_core_of_its_share() {
+        let owner = |device, number| {
+            let queue = hal(device).hardware_queue(Producer::TopSp(number), QueueKind::Error, 2);
+            queue.unwrap().core.number()
+        };
+        assert_eq!([0, 2, 3, 5].map(|t| owner(V2, t)), [0, 0, 1, 1]);
+        assert_eq!([0, 1, 8, 15].map(|t| owner(V3, t)), [0, 0, 4, 7]);
+    }
+
+    #[test]
+    fn no_two_producers_share_a_block() {
+        for device in [V2, V3] {
+            let hal = hal(device);
+            let mut blocks = std::collections::BTreeSet::new();
+            let mut add = |producer, kind, index| {
+                if let Ok(queue) = hal.hardware_queue(producer, kind, index) {
+                    assert!(blocks.insert((queue.block, queue.position)), "{producer:?} {index}");
+                }
+            };
+            for number in 0..16 {
+                for index in 0..16 {
+                    add(Producer::Core(number), QueueKind::Notify, index);
+                    add(Producer::Core(number), QueueKind::TraceDma, index);
+                    add(Producer::TopSp(number), QueueKind::Notify, index);
+                }
+            }
+            let expected = if device == V2 { 2 * 10 + 32 + 60 } else { 8 * 10 + 128 + 160 };
+            assert_eq!(blocks.len(), expected);
+        }
     }
 }

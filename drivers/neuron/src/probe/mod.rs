@@ -32,7 +32,7 @@ use axon_ports::{
 
 use crate::dma::{Dma, FillSource, completion};
 use crate::shared::Shared;
-use crate::{DeviceConfig, Hal, NeuronDevice, Window, reset};
+use crate::{DeviceConfig, Hal, NeuronDevice, Window, notify, reset};
 
 pub use error::{ProbeError, Rung};
 pub use table::DeviceTable;
@@ -61,13 +61,15 @@ pub struct Probed<P: Platform, Q> {
 }
 
 /// A published device and the tasks that have to run for it.
-pub struct Published<P: Platform, C, R> {
+pub struct Published<P: Platform, C, R, N> {
     /// Handle for everybody.
     pub device: NeuronDevice<P>,
     /// Sweeps markers and rings doorbells; spawn it as `completion`.
     pub completion: C,
     /// Drives resets, the first one included; spawn it as `reset`.
     pub reset: R,
+    /// Polls for notifications, semaphores and events; spawn it as `notify`.
+    pub notify: N,
 }
 
 /// The rungs taken so far; dropping it gives them back in reverse order.
@@ -80,6 +82,7 @@ pub struct Ladder<P: Platform> {
     fill: FillSource,
     records: Arc<DeviceRecords>,
     rungs: Rungs<P>,
+    manage_notifications: bool,
 }
 
 /// What is held as long as the device lives, in the order in which it is given back.
@@ -159,6 +162,7 @@ where
         fill,
         records,
         rungs,
+        manage_notifications: config.manage_notifications,
     };
     Ok(Probed { pools, ladder })
 }
@@ -324,6 +328,7 @@ impl<P: Platform> Ladder<P> {
             P,
             impl Future<Output = ()> + Send + 'static,
             impl Future<Output = ()> + Send + 'static,
+            impl Future<Output = ()> + Send + 'static,
         >,
         ProbeError,
     > {
@@ -339,6 +344,7 @@ impl<P: Platform> Ladder<P> {
             self.fill,
             self.records,
             self.rungs,
+            self.manage_notifications,
         ));
         shared.rungs.slot.set_visible(true);
         let device = NeuronDevice::new(Dma(shared.clone()));
@@ -348,6 +354,7 @@ impl<P: Platform> Ladder<P> {
         Ok(Published {
             device,
             completion: completion::run(shared.clone()),
+            notify: notify::run(shared.clone()),
             reset: reset::run(shared, memory),
         })
     }

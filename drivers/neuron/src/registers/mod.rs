@@ -4,6 +4,7 @@
 
 pub(crate) mod iofic;
 pub(crate) mod misc_ram;
+pub(crate) mod notific;
 pub(crate) mod queue;
 pub(crate) mod sdma;
 pub(crate) mod unit;

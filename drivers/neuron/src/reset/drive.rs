@@ -14,7 +14,7 @@ use super::queue::Batch;
 use super::{handshake, rings};
 use crate::shared::Shared;
 use crate::state::CoreState;
-use crate::{Error, Hal};
+use crate::{Error, Hal, notify};
 
 /// Cores of the device that are in the map, in ascending order.
 pub(super) fn cores_of(hal: &Hal, map: CoreMap) -> impl Iterator<Item = CoreId> + use<> {
@@ -62,6 +62,7 @@ async fn drive<P: Platform, M: MemoryPort>(
         shared.states.set_core(core, CoreState::Resetting);
     }
     rings::fence(shared, map).await;
+    notify::before_reset(shared, map).await;
     rings::close(shared, map).await;
     if !no_reset {
         // No request to firmware may come between: its doorbell would start the reset.
@@ -73,6 +74,7 @@ async fn drive<P: Platform, M: MemoryPort>(
         handshake::complete(shared).await?;
         rings::release(shared, map);
     }
+    notify::after_reset(shared, map, !no_reset);
     rings::initialise(shared, memory, map).await
 }
 

@@ -177,6 +177,12 @@ impl Reservations {
         self.0.slots.get(core.index())?.owner()
     }
 
+    /// Whether `client` owns a core, now.
+    #[inline]
+    pub fn is_owned_by(&self, core: GlobalCore, client: ClientId) -> bool {
+        self.0.slots.get(core.index()).is_some_and(|slot| slot.is_owned_by(client))
+    }
+
     /// Reserved cores of the host, now.
     pub fn count(&self) -> u32 {
         self.0.marks.count()

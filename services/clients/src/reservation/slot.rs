@@ -26,6 +26,13 @@ impl Slot {
         if word & RELEASED != 0 { None } else { ClientId::new((word >> OWNER_SHIFT) as u32) }
     }
 
+    /// Whether `client` owns the core.
+    #[inline]
+    pub(super) fn is_owned_by(&self, client: ClientId) -> bool {
+        let word = self.0.load(Ordering::Acquire);
+        (word >> OWNER_SHIFT) as u32 == client.number() && word & RELEASED == 0
+    }
+
     /// Task: the core belongs to `client` by reservation `serial`.
     pub(super) fn take(&self, client: ClientId, serial: u32) {
         self.0.store(word(client, serial), Ordering::Release);

@@ -1,7 +1,7 @@
 //! The lines `post …` and `queue …` of the control line (specification 06 §14.7).
 
 use super::burst::{Burst, Content, Pace, PhaseRule};
-use super::{NotificationBlock, QUEUE_COUNT, QueueState};
+use super::{NotificationBlock, QUEUE_COUNT, QueueState, TAIL, register};
 use crate::faults::{parse_duration, parse_number};
 use crate::function::Function;
 
@@ -40,6 +40,14 @@ impl Function {
             [] => Ok(words_of(&self.describe(start, queue))),
             [word, ..] => Err(format!("{word:?} is one word too many")),
         }
+    }
+
+    /// `tail BLOCK QUEUE VALUE`: the producer pointer reads this until the next record.
+    pub(crate) fn control_tail(&mut self, words: &[&str], value: u64) -> Result<String, String> {
+        let (start, queue, _) = self.place(words)?;
+        let value = u32::try_from(value).map_err(|_| format!("{value:#x} is no word"))?;
+        self.store(start, register(queue, TAIL), value);
+        Ok(words_of(&self.describe(start, queue)))
     }
 
     fn place<'w>(&self, words: &'w [&'w str]) -> Result<(u64, u8, &'w [&'w str]), String> {

@@ -1,0 +1,377 @@
+//! Who owns which hardware queue, and what can be asked of a queue within one poll (specification
+//! 06 §17.2).
+
+use alloc::vec::Vec;
+
+use axon_platform::{DeviceAddr, Instant, MmioWindow};
+use axon_ports::{ClientId, CoreMap};
+
+use super::block::Block;
+use super::cursor::Cursor;
+use super::entry::{Entry, Idle, Ring, Status, Step};
+use super::record::{Notification, Reader};
+use super::watch::Watches;
+use super::{NotificationCounters, QueueCounters, QueueInfo, QueueSpec};
+use crate::Error;
+use crate::hal::{Hal, HardwareQueue};
+use crate::shared::bits;
+use crate::wake::WakerList;
+
+/// Queues that a device remembers at once, quarantined ones included.
+const QUEUES: usize = 512;
+
+/// Names one queue; a number that is used again is another queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct QueueName {
+    pub slot: u16,
+    pub generation: u32,
+}
+
+/// A queue that is wished for, once its numbers are checked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish {
+    pub hardware: HardwareQueue,
+    pub spec: QueueSpec,
+    pub size: u32,
+    pub owner: ClientId,
+    pub reader: Reader,
+}
+
+/// What is to be done for a wish.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reserved {
+    /// The hardware queue was free and is taken now.
+    New(QueueName),
+    /// It is there already, one handle more.
+    Same(QueueName),
+    /// It is there and to be replaced; the second name keeps the old ring.
+    Replace(QueueName, QueueName),
+    /// Somebody works on it: ask again when something has changed.
+    Wait,
+}
+
+/// What reading a queue gave.
+pub(super) enum Take {
+    Record(Notification),
+    Nothing,
+    Lost(Error),
+    /// The queue is no more.
+    Ended,
+}
+
+/// All queues of a device.
+pub(super) struct Registry {
+    pub entries: Vec<Entry>,
+    pub blocks: Vec<Block>,
+    /// Queues on which somebody waits, or that have to be looked after.
+    pub waiting: [u64; QUEUES / 64],
+    pub watches: Watches,
+    /// Tasks that wait for a queue to be made or to end.
+    pub changed: WakerList,
+    /// The driver manages queues.
+    pub managed: bool,
+    /// A queue has lost its last handle.
+    pub released: bool,
+    pub totals: NotificationCounters,
+}
+
+impl Registry {
+    pub(super) const fn new(managed: bool) -> Self {
+        Registry {
+            entries: Vec::new(),
+            blocks: Vec::new(),
+            waiting: [0; QUEUES / 64],
+            watches: Watches::new(),
+            changed: WakerList::new(),
+            managed,
+            released: false,
+            totals: NotificationCounters::NONE,
+        }
+    }
+
+    /// The queue of this name, if it is still that queue.
+    #[inline]
+    pub(super) fn entry(&mut self, name: QueueName) -> Option<&mut Entry> {
+        let entry = self.entries.get_mut(usize::from(name.slot))?;
+        (entry.generation == name.generation).then_some(entry)
+    }
+
+    /// Takes the hardware queue of a wish, or says who has it.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] where another client has it, or the same one for another type;
+    /// [`Error::Exists`] where its ring is another one; [`Error::NoRecords`].
+    pub(super) fn reserve(&mut self, wish: &Wish) -> Result<Reserved, Error> {
+        let key = |queue: &HardwareQueue| (queue.block, queue.position);
+        let holders = self.entries.iter_mut().enumerate().filter(|(_, entry)| {
+            entry.holds_hardware() && key(&entry.hardware) == key(&wish.hardware)
+        });
+        let mut taken = None;
+        for (slot, entry) in holders {
+            if let Status::Halting { .. } = entry.status {
+                return Ok(Reserved::Wait);
+            }
+            taken = Some((slot, entry));
+        }
+        let Some((slot, entry)) = taken else {
+            let slot = self.free_slot()?;
+            return Ok(Reserved::New(self.open(slot, wish)?));
+        };
+        if entry.owner != wish.owner {
+            return Err(Error::Busy { what: "the hardware queue", limit: 1 });
+        }
+        if entry.status == Status::Creating {
+            return Ok(Reserved::Wait);
+        }
+        let name = QueueName { slot: slot as u16, generation: entry.generation };
+        if wish.spec.replace {
+            let spare = self.free_slot()?;
+            let spare = self.open(spare, wish)?;
+            return Ok(Reserved::Replace(name, spare));
+        }
+        if entry.spec.kind != wish.spec.kind {
+            return Err(Error::Busy { what: "the hardware queue", limit: 1 });
+        }
+        if !entry.spec.same_ring(&wish.spec) {
+            return Err(Error::Exists { what: "the notification queue" });
+        }
+        entry.handles += 1;
+        Ok(Reserved::Same(name))
+    }
+
+    fn free_slot(&mut self) -> Result<usize, Error> {
+        let free = self.entries.iter().position(|entry| entry.status == Status::Free);
+        if free.is_none() && self.entries.len() >= QUEUES {
+            return Err(Error::Busy { what: "every record of a notification queue", limit: 512 });
+        }
+        if free.is_none() {
+            self.entries.try_reserve(1).map_err(|_| Error::NoRecords)?;
+        }
+        Ok(free.unwrap_or(self.entries.len()))
+    }
+
+    /// Makes a record of a queue that is not armed yet.
+    fn open(&mut self, slot: usize, wish: &Wish) -> Result<QueueName, Error> {
+        let block = self.block(&wish.hardware)?;
+        let generation = self.entries.get(slot).map_or(0, |entry| entry.generation);
+        let entry = Entry {
+            generation,
+            status: Status::Creating,
+            hardware: wish.hardware,
+            block,
+            spec: wish.spec,
+            size: wish.size,
+            owner: wish.owner,
+            epoch: 0,
+            handles: 0,
+            ring: None,
+            cursor: Cursor::new(wish.size),
+            reader: wish.reader,
+            gap: None,
+            round: 0,
+            waiting: WakerList::new(),
+            idle: Idle::default(),
+            counters: QueueCounters::default(),
+        };
+        match self.entries.get_mut(slot) {
+            Some(place) => *place = entry,
+            None => self.entries.push(entry),
+        }
+        Ok(QueueName { slot: slot as u16, generation })
+    }
+
+    fn block(&mut self, hardware: &HardwareQueue) -> Result<usize, Error> {
+        let known = self.blocks.iter().position(|block| block.start() == hardware.block);
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        self.blocks.try_reserve(1).map_err(|_| Error::NoRecords)?;
+        self.blocks.push(Block::new(hardware));
+        Ok(self.blocks.len() - 1)
+    }
+
+    /// Programs the ring of a queue that is being made; one handle more.
+    pub(super) fn arm<W: MmioWindow>(
+        &mut self,
+        window: &W,
+        name: QueueName,
+        wish: &Wish,
+        ring: Ring,
+        epoch: u32,
+    ) -> Result<(), Error> {
+        let managed = self.managed.then_some(wish.spec.when_full);
+        let Some(entry) = self.entry(name) else { return Err(Error::NoRecords) };
+        let address = ring.pin().pa();
+        entry.spec = QueueSpec { replace: false, ..wish.spec };
+        entry.size = wish.size;
+        entry.reader = wish.reader;
+        entry.cursor = Cursor::new(wish.size);
+        entry.gap = None;
+        entry.idle = Idle::default();
+        entry.ring = Some(ring);
+        entry.epoch = epoch;
+        entry.handles += 1;
+        entry.status = Status::Armed;
+        let (block, position) = (entry.block, entry.hardware.position);
+        if let Some(block) = self.blocks.get_mut(block) {
+            block.arm(window, position, DeviceAddr(address.0), wish.size, managed);
+        }
+        self.changed.wake_all();
+        Ok(())
+    }
+
+    /// The record is unused from now on; whoever holds its old name notices.
+    pub(super) fn free(&mut self, slot: usize) {
+        if let Some(entry) = self.entries.get_mut(slot) {
+            let QueueCounters { consumed, garbage, restarts, .. } =
+                core::mem::take(&mut entry.counters);
+            self.totals.consumed += consumed;
+            self.totals.garbage += garbage;
+            self.totals.restarts += restarts;
+            entry.status = Status::Free;
+            entry.generation = entry.generation.wrapping_add(1);
+            entry.handles = 0;
+            entry.ring = None;
+            entry.wake();
+        }
+        self.set_waiting(slot, false);
+        self.changed.wake_all();
+    }
+
+    /// One handle less; answers whether it was the last one of a queue that is live.
+    pub(super) fn release_handle(&mut self, name: QueueName) -> bool {
+        let Some(entry) = self.entry(name) else { return false };
+        entry.handles = entry.handles.saturating_sub(1);
+        let last = entry.handles == 0 && entry.is_live();
+        self.released |= last;
+        last
+    }
+
+    pub(super) fn set_waiting(&mut self, slot: usize, waits: bool) {
+        if let Some(word) = self.waiting.get_mut(slot / 64) {
+            let bit = 1 << (slot % 64);
+            *word = if waits { *word | bit } else { *word & !bit };
+        }
+    }
+
+    /// Queues on which somebody waits.
+    pub(super) fn waiting_slots(waiting: [u64; QUEUES / 64]) -> impl Iterator<Item = usize> {
+        waiting
+            .into_iter()
+            .enumerate()
+            .flat_map(|(word, set)| bits(set).map(move |bit| word * 64 + bit))
+    }
+
+    /// Reads one notification of a ring in host memory. Where there is none, `waiter` is noted, and
+    /// the answer says whether the sweeping task has to know.
+    #[inline]
+    pub(super) fn take<W: MmioWindow>(
+        &mut self,
+        window: &W,
+        name: QueueName,
+        waiter: Option<&core::task::Waker>,
+    ) -> (Take, bool) {
+        let slot = usize::from(name.slot);
+        let Some(entry) = self.entries.get_mut(slot).filter(|e| e.generation == name.generation)
+        else {
+            return (Take::Ended, false);
+        };
+        if entry.status != Status::Armed {
+            return self.take_unready(name, waiter);
+        }
+        let block = if self.managed { self.blocks.get_mut(entry.block) } else { None };
+        match entry.step(window, block) {
+            Step::Record(notification) => (Take::Record(notification), false),
+            Step::Nothing => {
+                let mut watch = entry.is_passed_over();
+                if let Some(waker) = waiter {
+                    entry.waiting.register(waker);
+                    watch = true;
+                }
+                if watch {
+                    self.set_waiting(slot, true);
+                }
+                (Take::Nothing, watch)
+            }
+            Step::Lost => (Take::Lost(self.lost(name)), true),
+        }
+    }
+
+    /// A queue that starts anew makes its reader wait; one that ends tells it.
+    #[cold]
+    fn take_unready(
+        &mut self,
+        name: QueueName,
+        waiter: Option<&core::task::Waker>,
+    ) -> (Take, bool) {
+        let Some(entry) = self.entry(name) else { return (Take::Ended, false) };
+        match entry.status {
+            Status::Suspended { .. } | Status::Drained | Status::Creating => {
+                if let Some(waker) = waiter {
+                    entry.waiting.register(waker);
+                }
+                (Take::Nothing, false)
+            }
+            _ => (Take::Ended, false),
+        }
+    }
+
+    /// Records were lost: counts it and marks the queue for the sweeping task to hold it up.
+    #[cold]
+    pub(super) fn lost(&mut self, name: QueueName) -> Error {
+        self.totals.overflows += 1;
+        let Some(entry) = self.entry(name) else { return Error::NoRecords };
+        entry.counters.overflows += 1;
+        entry.gap = None;
+        entry.status = Status::Suspended { since: Instant::FAR_FUTURE };
+        Error::NotificationsLost { producer: entry.spec.producer, index: entry.spec.index }
+    }
+
+    /// Head, tail and phase of a queue (NQ-D17). The tail is the hardware's word.
+    pub(super) fn info<W: MmioWindow>(&mut self, window: &W, name: QueueName) -> Option<QueueInfo> {
+        let entry = self.entry(name).filter(|entry| entry.is_live())?;
+        let tail = window.read32(entry.registers().tail());
+        Some(QueueInfo {
+            spec: entry.spec,
+            handle: entry.ring.as_ref().map_or(0, |ring| ring.chunk().handle()),
+            address: entry.ring.as_ref().map_or(DeviceAddr(0), |ring| ring.pin().pa()),
+            head: entry.cursor.next() * super::record::RECORD_BYTES,
+            tail,
+            phase: !entry.cursor.stale_phase(),
+            counters: entry.counters,
+        })
+    }
+
+    /// Queues of a core and of its TopSPs; all of them for the whole device.
+    pub(super) fn covered(entry: &Entry, map: CoreMap) -> bool {
+        map.is_device() || map.contains(entry.hardware.core)
+    }
+
+    /// Whether a successful reset of `map` proves that the hardware queue writes no more.
+    pub(super) fn is_proven(hal: &Hal, entry: &Entry, map: CoreMap) -> bool {
+        match entry.hardware.engine {
+            // The trace of an engine ends with the engine.
+            Some(engine) => hal.reset_covers(map, engine),
+            None => Registry::covered(entry, map),
+        }
+    }
+
+    /// A reset has put the blocks of the map back to their power-on state.
+    pub(super) fn forget_blocks(&mut self, map: CoreMap) {
+        let covered = |block: &&mut Block| map.is_device() || map.contains(block.core());
+        self.blocks.iter_mut().filter(covered).for_each(Block::forget);
+    }
+
+    /// Totals since the device came up.
+    pub(super) fn counters(&self) -> NotificationCounters {
+        let mut sum = self.totals;
+        for entry in &self.entries {
+            sum.consumed += entry.counters.consumed;
+            sum.garbage += entry.counters.garbage;
+            sum.restarts += entry.counters.restarts;
+            sum.armed += u32::from(entry.is_live());
+            sum.quarantined += u32::from(entry.status == Status::Quarantined);
+        }
+        sum
+    }
+}
