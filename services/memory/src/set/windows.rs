@@ -87,7 +87,7 @@ impl<S: HostSource> MemorySet<S> {
     }
 
     /// A window on the chunk that contains `cookie`: all of it from its base, or the part of a
-    /// contiguous scratchpad's run that an access may reach. Rights as `rights` says.
+    /// contiguous scratchpad's run that an access may reach. The owner may change it, others may look.
     ///
     /// # Errors
     /// [`MemoryError::Invalid`] for a cookie without a chunk, another size, or device memory that
