@@ -232,26 +232,48 @@ impl Arena {
     }
 
     /// Takes back `[start, start + count)`, which `record` holds. Never needs memory.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn release(&mut self, start: u32, count: u32, record: u32) -> Result<(), WrongSpan> {
-        let (owner, after_free) = self.index.used(start).ok_or(WrongSpan)?;
-        if owner != record || start >= self.wilderness || count > self.wilderness - start {
+        let end = start.wrapping_add(count);
+        if start >= self.wilderness || count > self.wilderness - start {
             return Err(WrongSpan);
         }
+        let after_free = self.index.take_used(start, record).ok_or(WrongSpan)?;
+        self.free += count;
+        if end == self.wilderness && !after_free {
+            self.wilderness = start;
+            return Ok(());
+        }
+        self.merge(start, count, record, after_free)
+    }
+
+    /// Joins a span just taken out with its free neighbours.
+    #[inline(never)]
+    fn merge(
+        &mut self,
+        start: u32,
+        count: u32,
+        record: u32,
+        after_free: bool,
+    ) -> Result<(), WrongSpan> {
         let end = start + count;
-        let right = if end == self.wilderness { Some(Span::Used) } else { self.index.span(end) };
         let mut run = Run { start, length: count };
-        match right.ok_or(WrongSpan)? {
-            Span::Used if end == self.wilderness => {}
-            Span::Used => self.index.set_after_free(end, true),
-            Span::Free(length) => {
-                let longest = self.index.remove_free(end, length);
-                self.note(end, longest);
-                run.length += length;
+        if end != self.wilderness {
+            match self.index.span(end) {
+                Some(Span::Used) => self.index.set_after_free(end, true),
+                Some(Span::Free(length)) => {
+                    let longest = self.index.remove_free(end, length);
+                    self.note(end, longest);
+                    run.length += length;
+                }
+                None => {
+                    // Nothing begins there, so the length is wrong.
+                    self.index.insert_used(start, record, after_free);
+                    self.free -= count;
+                    return Err(WrongSpan);
+                }
             }
         }
-        self.index.remove_used(start);
-        self.free += count;
         let left = if after_free { self.index.free_before(start) } else { None };
         match left {
             Some(left) => {

@@ -8,7 +8,7 @@ use core::task::{Context, Poll};
 
 use axon_ports::{AllocRequest, Chunk, MemoryError};
 
-use crate::mailbox::{Mailbox, SLOTS};
+use crate::mailbox::{FreeRequest, Mailbox, SLOTS};
 use crate::messages::{FromReply, Reply, Request};
 
 /// Not sent yet; smaller numbers are slots.
@@ -69,6 +69,62 @@ impl Future for AllocCall<'_> {
 }
 
 impl Drop for AllocCall<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.stage < NEW {
+            self.mailbox.abandon(self.stage);
+        }
+    }
+}
+
+/// The end of a handle under way.
+#[must_use = "nothing is sent before the first poll"]
+pub(crate) struct FreeCall<'a> {
+    mailbox: &'a Mailbox,
+    request: FreeRequest,
+    stage: u8,
+}
+
+impl<'a> FreeCall<'a> {
+    #[inline(always)]
+    pub(crate) fn new(mailbox: &'a Mailbox, request: FreeRequest) -> Self {
+        FreeCall { mailbox, request, stage: NEW }
+    }
+}
+
+impl Future for FreeCall<'_> {
+    type Output = Result<(), MemoryError>;
+
+    #[inline(always)]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if this.stage == NEW {
+            return match this.mailbox.send(cx.waker(), |slot| slot.put_free(this.request)) {
+                Ok(Some(number)) => {
+                    this.stage = number;
+                    Poll::Pending
+                }
+                Ok(None) => Poll::Pending,
+                Err(error) => {
+                    this.stage = OVER;
+                    Poll::Ready(Err(error))
+                }
+            };
+        }
+        if this.stage == OVER {
+            return Poll::Ready(Err(MemoryError::Gone));
+        }
+        let number = this.stage;
+        if this.mailbox.slot(number, |slot| slot.take_done()) {
+            this.stage = OVER;
+            this.mailbox.give(number);
+            return Poll::Ready(Ok(()));
+        }
+        take(this.mailbox, &mut this.stage, cx).map(<()>::from_reply)
+    }
+}
+
+impl Drop for FreeCall<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.stage < NEW {

@@ -258,7 +258,7 @@ impl Cell {
     }
 
     /// Takes back `bytes` at `pa`, which `record` holds in `part`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn release(
         &mut self,
         part: Part,

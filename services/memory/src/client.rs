@@ -10,12 +10,12 @@ use axon_ports::{
 };
 
 use crate::batch::Batch;
-use crate::call::{AllocCall, Call};
+use crate::call::{AllocCall, Call, FreeCall};
 use crate::counters::Counters;
 use crate::exports::{Export, Peer, Registration};
 use crate::faults::Faults;
 use crate::host::HostSource;
-use crate::mailbox::Mailbox;
+use crate::mailbox::{FreeRequest, Mailbox};
 use crate::messages::Request;
 use crate::set::{ChunkInfo, ChunkLine, MemorySet, ScrubRange, ShutdownReport, Usage};
 use crate::windows::{Shown, SpecialBlock, Window};
@@ -121,12 +121,13 @@ impl MemoryClient {
     }
 
     /// Ends a handle of `client` (`None`: of the driver) and gives back one reference (MEM_FREE).
+    #[inline]
     pub fn free(
         &self,
         client: Option<ClientId>,
         handle: u64,
     ) -> impl Future<Output = Result<(), MemoryError>> + Send {
-        self.call(Request::Free { client, handle })
+        FreeCall::new(&self.mailbox, FreeRequest { client, handle })
     }
 
     /// Frees the handles of a batch in order, up to the first that fails; answers how many.

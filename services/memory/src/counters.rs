@@ -91,17 +91,18 @@ struct Counter {
 impl Counter {
     #[inline(always)]
     fn add(&self, bytes: u64) {
-        let total = self.total.load(Relaxed).wrapping_add(bytes);
-        self.total.store(total, Relaxed);
+        self.total.store(self.total.load(Relaxed).wrapping_add(bytes), Relaxed);
         self.present.store(bytes, Relaxed);
+    }
+
+    /// A total is at its highest before it shrinks, so that is when the peak is taken.
+    #[inline(always)]
+    fn sub(&self, bytes: u64) {
+        let total = self.total.load(Relaxed);
         if total > self.peak.load(Relaxed) {
             self.peak.store(total, Relaxed);
         }
-    }
-
-    #[inline(always)]
-    fn sub(&self, bytes: u64) {
-        self.total.store(self.total.load(Relaxed).saturating_sub(bytes), Relaxed);
+        self.total.store(total.saturating_sub(bytes), Relaxed);
         self.present.store(bytes, Relaxed);
     }
 
@@ -110,11 +111,9 @@ impl Counter {
     }
 
     fn value(&self) -> CounterValue {
-        CounterValue {
-            total: self.total.load(Relaxed),
-            present: self.present.load(Relaxed),
-            peak: self.peak.load(Relaxed),
-        }
+        let total = self.total.load(Relaxed);
+        let peak = self.peak.load(Relaxed).max(total);
+        CounterValue { total, present: self.present.load(Relaxed), peak }
     }
 }
 

@@ -28,7 +28,6 @@ pub mod config;
 pub mod counters;
 pub mod exports;
 pub mod faults;
-mod handles;
 mod host;
 mod mailbox;
 mod messages;

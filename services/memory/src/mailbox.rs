@@ -1,25 +1,24 @@
-//! Pre-allocated slots in front of the task's channel.
+//! The bounded channel of the task, with its reply slots built in.
 //!
-//! A caller takes a slot, writes its request into it and sends the slot's number through the
-//! channel; the reply comes back through the same slot. There are as many slots as the channel has
-//! places, so sending never blocks: back-pressure is waiting for a slot. A caller that goes away
-//! leaves its slot to the task, which then drops the reply: what the reply carries gives itself
-//! back.
+//! A caller takes a slot, writes its request into it and sends the slot's number down a ring; the
+//! reply comes back through the same slot. The ring has a place for every slot, so sending never
+//! blocks: back-pressure is waiting for a slot. A caller that goes away leaves its slot to the task,
+//! which then drops the reply: what the reply carries gives itself back.
 //!
 //! The task is woken through the waker of the chunk table, which a dropped chunk uses too.
-//! Allocations have fields of their own in a slot, so that nothing is moved twice on their way.
+//! Allocations and frees have fields of their own in a slot, so that nothing is moved twice on
+//! their way.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::mem::forget;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use core::task::Waker;
 
-use axon_ports::{AllocRequest, Chunk, ChunkTable, MemoryError};
+use axon_ports::{AllocRequest, Chunk, ChunkTable, ClientId, MemoryError};
 use embassy_sync::blocking_mutex::Mutex;
 use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
-use embassy_sync::channel::Channel;
 
 use crate::messages::{Reply, Request};
 
@@ -35,20 +34,39 @@ pub(crate) enum Content {
     Unwanted,
     /// An allocation, in `alloc`.
     Alloc,
+    /// The end of a handle, in `free`.
+    Free,
     /// Another request, in `request`.
     Request,
     /// Another request, in `request`, whose asker has gone.
     UnwantedRequest,
     /// An allocated chunk, in `chunk`.
     Chunk,
+    /// A handle has ended.
+    Done,
     /// Another reply, in `reply`.
     Reply,
+}
+
+/// Ends a handle of `client` (`None`: of the driver).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FreeRequest {
+    pub(crate) client: Option<ClientId>,
+    pub(crate) handle: u64,
+}
+
+/// What the task finds in a slot.
+pub(crate) enum Opened {
+    Alloc,
+    Free,
+    Other,
 }
 
 /// One slot.
 pub(crate) struct Slot {
     content: Cell<Content>,
     alloc: Cell<AllocRequest>,
+    free: Cell<FreeRequest>,
     chunk: Cell<Option<Chunk>>,
     request: Cell<Request>,
     reply: Cell<Reply>,
@@ -61,6 +79,7 @@ impl Slot {
         Slot {
             content: Cell::new(Content::Nothing),
             alloc: Cell::new(AllocRequest::driver_host(0)),
+            free: Cell::new(FreeRequest { client: None, handle: 0 }),
             chunk: Cell::new(None),
             request: Cell::new(Request::Nothing),
             reply: Cell::new(Reply::Nothing),
@@ -94,6 +113,16 @@ impl Slot {
         self.chunk.take()
     }
 
+    /// Caller: whether its handle has ended.
+    #[inline(always)]
+    pub(crate) fn take_done(&self) -> bool {
+        let done = self.content.get() == Content::Done;
+        if done {
+            self.content.set(Content::Nothing);
+        }
+        done
+    }
+
     /// Caller: a reply of another kind; `None` where there is none yet, and then `waker` is noted.
     #[inline]
     pub(crate) fn take_reply(&self, waker: &Waker) -> Option<Reply> {
@@ -115,7 +144,11 @@ pub(crate) struct Mailbox {
     gone: AtomicBool,
     /// Whether anybody waits for a slot.
     crowded: AtomicBool,
-    channel: Channel<CriticalSectionRawMutex, u8, SLOTS>,
+    /// Numbers of slots with a request, plus one, oldest first; 0 is an empty place.
+    ring: [AtomicU8; SLOTS],
+    /// Places filled and places emptied so far.
+    filled: AtomicU32,
+    emptied: AtomicU32,
     slots: [Locked<Slot>; SLOTS],
     waiting: Locked<RefCell<Vec<Waker>>>,
     table: Arc<ChunkTable>,
@@ -127,7 +160,9 @@ impl Mailbox {
             free: AtomicU64::new(u64::MAX),
             gone: AtomicBool::new(false),
             crowded: AtomicBool::new(false),
-            channel: Channel::new(),
+            ring: [const { AtomicU8::new(0) }; SLOTS],
+            filled: AtomicU32::new(0),
+            emptied: AtomicU32::new(0),
             slots: [const { Mutex::new(Slot::new()) }; SLOTS],
             waiting: Mutex::new(RefCell::new(Vec::new())),
             table,
@@ -194,11 +229,9 @@ impl Mailbox {
         waker: &Waker,
         write: impl FnOnce(&Slot),
     ) -> Result<Option<u8>, MemoryError> {
-        if self.gone.load(Ordering::Acquire) {
-            return Err(MemoryError::Gone);
-        }
         let number = match self.take() {
             Some(number) => number,
+            None if self.gone.load(Ordering::Acquire) => return Err(MemoryError::Gone),
             None => match self.wait_for_slot(waker)? {
                 Some(number) => number,
                 None => return Ok(None),
@@ -208,10 +241,11 @@ impl Mailbox {
             write(slot);
             slot.set_waker(waker);
         });
-        // There are as many places as slots.
-        let sent = self.channel.try_send(number);
-        debug_assert!(sent.is_ok(), "the channel has a place for every slot");
+        // There are as many places as slots, so this one is empty.
+        let place = self.filled.fetch_add(1, Ordering::Relaxed) as usize % SLOTS;
+        self.ring[place].store(number + 1, Ordering::Release);
         self.table.wake();
+        // Looked at last: who sends behind the end of the task answers for it.
         if self.gone.load(Ordering::Acquire) {
             self.close();
         }
@@ -221,20 +255,40 @@ impl Mailbox {
     /// Task: the next slot with a request.
     #[inline(always)]
     pub(crate) fn receive(&self) -> Option<u8> {
-        self.channel.try_receive().ok()
+        let emptied = self.emptied.load(Ordering::Relaxed);
+        let place = &self.ring[emptied as usize % SLOTS];
+        let number = place.load(Ordering::Acquire).checked_sub(1)?;
+        place.store(0, Ordering::Relaxed);
+        self.emptied.store(emptied.wrapping_add(1), Ordering::Relaxed);
+        Some(number)
     }
 
-    /// Task: opens a slot: whether there is an allocation in it, and which.
+    /// Task: what a slot holds. An allocation or the end of a handle is taken out by this.
     #[inline(always)]
-    pub(crate) fn open(&self, number: u8) -> (bool, AllocRequest) {
-        self.slot(number, |slot| {
-            let content = slot.content.replace(Content::Nothing);
-            if content == Content::Alloc {
-                return (true, slot.alloc.get());
+    pub(crate) fn open(&self, number: u8) -> Opened {
+        self.slot(number, |slot| match slot.content.get() {
+            Content::Alloc => {
+                slot.content.set(Content::Nothing);
+                Opened::Alloc
             }
-            slot.content.set(content);
-            (false, slot.alloc.get())
+            Content::Free => {
+                slot.content.set(Content::Nothing);
+                Opened::Free
+            }
+            _ => Opened::Other,
         })
+    }
+
+    /// Task: the allocation of a slot that [`Self::open`] has opened.
+    #[inline(always)]
+    pub(crate) fn alloc_request(&self, number: u8) -> AllocRequest {
+        self.slot(number, |slot| slot.alloc.get())
+    }
+
+    /// Task: the handle of a slot that [`Self::open`] has opened.
+    #[inline(always)]
+    pub(crate) fn free_request(&self, number: u8) -> FreeRequest {
+        self.slot(number, |slot| slot.free.get())
     }
 
     /// Task: another request; `None` where nobody wants it any more.
@@ -262,6 +316,18 @@ impl Mailbox {
             // The slot was opened, so there is no chunk in it that would have to be dropped.
             forget(slot.chunk.replace(Some(chunk)));
             if slot.content.replace(Content::Chunk) == Content::Unwanted {
+                self.reset(number, slot);
+            } else {
+                slot.wake();
+            }
+        });
+    }
+
+    /// Task: a handle has ended.
+    #[inline(always)]
+    pub(crate) fn answer_done(&self, number: u8) {
+        self.slot(number, |slot| {
+            if slot.content.replace(Content::Done) == Content::Unwanted {
                 self.reset(number, slot);
             } else {
                 slot.wake();
@@ -299,10 +365,16 @@ impl Mailbox {
     #[inline(never)]
     pub(crate) fn abandon(&self, number: u8) {
         self.slot(number, |slot| match slot.content.get() {
-            Content::Chunk | Content::Reply => self.reset(number, slot),
+            Content::Chunk | Content::Done | Content::Reply => self.reset(number, slot),
             Content::Request => slot.content.set(Content::UnwantedRequest),
             // An allocation that was not opened yet becomes a request that is not there.
             Content::Alloc => slot.content.set(Content::UnwantedRequest),
+            // A handle ends all the same.
+            Content::Free => {
+                let FreeRequest { client, handle } = slot.free.get();
+                slot.request.set(Request::Free { client, handle });
+                slot.content.set(Content::UnwantedRequest);
+            }
             _ => slot.content.set(Content::Unwanted),
         });
     }
@@ -311,7 +383,7 @@ impl Mailbox {
     pub(crate) fn close(&self) {
         self.gone.store(true, Ordering::Release);
         while let Some(number) = self.receive() {
-            if self.open(number).0 || self.open_other(number).is_some() {
+            if !matches!(self.open(number), Opened::Other) || self.open_other(number).is_some() {
                 self.answer(number, Reply::Gone);
             }
         }
@@ -325,6 +397,13 @@ impl Slot {
     pub(crate) fn put_alloc(&self, request: &AllocRequest) {
         self.alloc.set(*request);
         self.content.set(Content::Alloc);
+    }
+
+    /// Caller: writes the end of a handle.
+    #[inline(always)]
+    pub(crate) fn put_free(&self, request: FreeRequest) {
+        self.free.set(request);
+        self.content.set(Content::Free);
     }
 
     /// Caller: writes another request.

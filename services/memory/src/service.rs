@@ -2,7 +2,8 @@
 //! slices.
 
 use alloc::sync::Arc;
-use core::future::poll_fn;
+use core::future::Future;
+use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 
 use axon_ports::{AllocRequest, ChunkName, ClientSlot, MemoryError};
@@ -10,7 +11,7 @@ use axon_ports::{AllocRequest, ChunkName, ClientSlot, MemoryError};
 use crate::batch::BatchShared;
 use crate::client::MemoryClient;
 use crate::host::HostSource;
-use crate::mailbox::Mailbox;
+use crate::mailbox::{FreeRequest, Mailbox, Opened};
 use crate::messages::{Reply, Request};
 use crate::set::{MemorySet, SweepState};
 
@@ -48,8 +49,8 @@ impl<S: HostSource> MemoryService<S> {
     }
 
     /// Serves until [`MemoryClient::shutdown`].
-    pub async fn run(mut self) {
-        poll_fn(|cx| self.turn(cx)).await;
+    pub fn run(self) -> impl Future<Output = ()> + Send {
+        Running(self)
     }
 
     /// Serves what is there, at most [`TURN`] messages; ready once the service has shut down.
@@ -69,14 +70,20 @@ impl<S: HostSource> MemoryService<S> {
                 }
                 return Poll::Pending;
             };
-            let (is_alloc, request) = self.mailbox.open(number);
-            if is_alloc {
-                match self.set.allocate_hot(&request) {
-                    Some(chunk) => self.mailbox.answer_chunk(number, chunk),
-                    None => self.allocate(number, &request),
+            match self.mailbox.open(number) {
+                Opened::Alloc => {
+                    let request = self.mailbox.alloc_request(number);
+                    match self.set.allocate_hot(&request) {
+                        Some(chunk) => self.mailbox.answer_chunk(number, chunk),
+                        None => self.allocate(number, &request),
+                    }
                 }
-            } else if self.serve(number) {
-                return Poll::Ready(());
+                Opened::Free => self.free(number),
+                Opened::Other => {
+                    if self.serve(number) {
+                        return Poll::Ready(());
+                    }
+                }
             }
         }
         cx.waker().wake_by_ref();
@@ -102,6 +109,15 @@ impl<S: HostSource> MemoryService<S> {
     #[inline(never)]
     fn allocate(&mut self, number: u8, request: &AllocRequest) {
         self.mailbox.answer(number, Reply::Chunk(self.set.allocate_chunk(request)));
+    }
+
+    #[inline(never)]
+    fn free(&mut self, number: u8) {
+        let FreeRequest { client, handle } = self.mailbox.free_request(number);
+        match self.set.free(client, handle) {
+            Ok(()) => self.mailbox.answer_done(number),
+            Err(error) => self.mailbox.answer(number, Reply::Done(Err(error))),
+        }
     }
 
     /// Serves a request other than an allocation; answers whether it was the last.
@@ -247,6 +263,20 @@ impl<S: HostSource> MemoryService<S> {
             self.sweeping -= 1;
             self.mailbox.answer(number, Reply::Done(Ok(())));
         }
+    }
+}
+
+/// The task as a future.
+struct Running<S: HostSource>(MemoryService<S>);
+
+impl<S: HostSource> Unpin for Running<S> {}
+
+impl<S: HostSource> Future for Running<S> {
+    type Output = ();
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.turn(cx)
     }
 }
 

@@ -23,7 +23,6 @@ use crate::cell::Cell;
 use crate::config::{CARVEOUT, MemoryConfig, PAGE};
 use crate::counters::Counters;
 use crate::faults::Faults;
-use crate::handles::HandleTable;
 use crate::host::{HostMemory, HostSource};
 use crate::records::Records;
 
@@ -60,7 +59,6 @@ struct State<S> {
     cores: u32,
     faults: Faults,
     records: Records,
-    handles: HandleTable,
     host: HostMemory<S>,
     /// Host chunks by page of their bus address.
     host_index: Index,
@@ -116,7 +114,7 @@ impl<S: HostSource> MemorySet<S> {
         }
         let no_records = |_| MemoryError::NoRecords;
         let table = ChunkTable::new().map_err(|_| MemoryError::NoRecords)?;
-        let handles = HandleTable::new(&table, &mut faults).map_err(|_| MemoryError::NoRecords)?;
+        let records = Records::new(&table, &mut faults).map_err(|_| MemoryError::NoRecords)?;
         let host = HostMemory::new(&config, source, &mut faults).map_err(no_records)?;
         let host_index = Index::new(LOW_PAGES, &mut faults).map_err(no_records)?;
         let cells = grid(&config, &geometry, &mut faults)?;
@@ -131,8 +129,7 @@ impl<S: HostSource> MemorySet<S> {
                 region_mask: if geometry.regions_per_channel == 1 { 0 } else { u32::MAX },
                 cores: geometry.cores.into(),
                 faults,
-                records: Records::new(),
-                handles,
+                records,
                 host,
                 host_index,
                 cells,
@@ -169,7 +166,9 @@ impl<S: HostSource> MemorySet<S> {
                 let at = self.record(name.slot)?.pa();
                 let cell = self.state.cells.get(self.state.cell_index(channel, region));
                 if cell.map(|cell| cell.base) != Some(at) {
-                    self.state.release_reference(&self.table, name.slot);
+                    if let Some(record) = self.table.record(name.slot) {
+                        self.state.release_reference(&self.table, name.slot, record);
+                    }
                     return Err(MemoryError::Invalid { what: "carve-out address", value: at });
                 }
             }
@@ -195,7 +194,10 @@ impl<S: HostSource> MemorySet<S> {
     /// The handle that the next publication gets; 0 once the table is down.
     #[cfg(test)]
     pub(crate) fn next_handle(&self) -> u32 {
-        self.state.handles.next()
+        match self.state.records.next_handle() {
+            axon_ports::chunk::table::HANDLE_LIMIT => 0,
+            handle => handle,
+        }
     }
 
     /// Whether a scratchpad was ever released before a newer one.

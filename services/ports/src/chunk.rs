@@ -294,6 +294,8 @@ impl fmt::Debug for Pin {
 
 #[cfg(test)]
 mod tests {
+    use super::record::Stamp;
+    use super::table::HANDLE_LIMIT;
     use super::*;
 
     fn facts(pa: u64) -> ChunkFacts {
@@ -319,9 +321,9 @@ mod tests {
         drop(a);
         drop(b);
         let first = table.take_released();
-        assert_eq!(first, 4);
-        let (second, collected) = table.next_released(first).unwrap();
-        assert_eq!((second, collected.dropped), (3, 1));
+        assert_eq!(first, HANDLE_LIMIT + 4);
+        let (second, _, collected) = table.next_released(first).unwrap();
+        assert_eq!((second, collected.dropped), (HANDLE_LIMIT + 3, 1));
         assert_eq!(table.next_released(second).unwrap().0, table::NO_SLOT);
         assert!(!table.has_released());
     }
@@ -353,19 +355,35 @@ mod tests {
     }
 
     #[test]
-    fn handles_resolve_until_their_cell_or_the_gate_changes() {
-        use core::sync::atomic::Ordering;
+    fn handles_resolve_until_their_record_or_the_gate_changes() {
         let table = ChunkTable::with_pages(1).unwrap();
-        let chunk = table.lone(7, facts(0x1000), None).unwrap();
         assert!(table.find(5).is_none(), "no table yet");
-        table.grow_handles(0).unwrap();
-        assert!(table.find(5).is_none(), "fresh cell");
-        table.cell(5).unwrap().store(chunk.header().name().cell(), Ordering::Release);
-        assert_eq!(table.find(5), Some(chunk.header().name()));
+        table.grow(0).unwrap();
+        assert!(table.find(5).is_none(), "fresh record");
+        let record = table.record_of_handle(5).unwrap();
+        record.open(Stamp { handle: 5, ..Stamp::of(&facts(0x1000)) });
+        assert_eq!(table.find(5), Some(ChunkName { slot: 5, generation: 1 }));
         assert_eq!(table.pin(5).unwrap().pa(), DeviceAddr(0x1000));
         assert!(table.find(1 << 32 | 5).is_none());
         assert!(table.find(u64::MAX).is_none());
         table.set_gate(table::GATE_DOWN, true);
         assert!(table.find(5).is_none());
+    }
+
+    #[test]
+    fn a_handle_may_name_a_chunk_that_lives_elsewhere() {
+        let table = ChunkTable::with_pages(1).unwrap();
+        table.grow(0).unwrap();
+        let chunk = table.lone(2, facts(0x1000), None).unwrap();
+        let dead = table.record_of_handle(7).unwrap();
+        assert!(table.find(7).is_none());
+        dead.set_handle(HANDLE_LIMIT + 2);
+        assert!(table.find(7).is_none(), "the chunk does not say so");
+        chunk.header().record().set_handle(7);
+        assert_eq!(table.find(7), Some(chunk.header().name()));
+        chunk.header().record().close();
+        assert!(table.find(7).is_none());
+        dead.set_handle(3);
+        assert!(table.find(7).is_none(), "a handle never names another handle's record");
     }
 }

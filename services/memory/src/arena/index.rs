@@ -259,6 +259,21 @@ impl Index {
         page.bits_mut().used[word] &= !(1 << bit);
     }
 
+    /// Takes out the used span of `record`; answers whether the granule before it is free, or
+    /// `None`, with nothing changed, where that span is not there.
+    #[inline(always)]
+    pub(super) fn take_used(&mut self, granule: u32, record: u32) -> Option<bool> {
+        let (number, word, bit) = split(granule);
+        let page = self.page_mut(number)?;
+        let entry = page.number(granule);
+        let used = &mut page.bits_mut().used[word];
+        if *used >> bit & 1 == 0 || entry & !AFTER_FREE != record {
+            return None;
+        }
+        *used &= !(1 << bit);
+        Some(entry & AFTER_FREE != 0)
+    }
+
     /// Notes for the used span at `granule` whether the granule before it is free.
     #[inline]
     pub(super) fn set_after_free(&mut self, granule: u32, after_free: bool) {

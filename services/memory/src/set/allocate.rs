@@ -136,7 +136,7 @@ impl<S: HostSource> State<S> {
         request: &AllocRequest,
     ) -> Result<ChunkName, Refusal> {
         let checked = self.check(request)?;
-        let slot = self.records.peek(table, &mut self.faults)?;
+        let slot = self.records.choose(table, request.publish, &mut self.faults)?;
         let record = table.record(slot).ok_or(Refusal::NoRecords)?;
         let cell = self.cells.get_mut(checked.cell).ok_or(Refusal::NoMemory)?;
         let mut reach = checked.size;
@@ -146,7 +146,7 @@ impl<S: HostSource> State<S> {
             reach += reach_above(table, &cell.scratchpads, checked.owner);
         }
         let name = ChunkName { slot, generation: record.next_generation() };
-        let handle = match self.mint(table, request, name) {
+        let handle = match self.issue(table, request, slot) {
             Ok(handle) => handle,
             Err(refusal) => {
                 self.put_back(&checked, part, pa, slot);
@@ -154,7 +154,7 @@ impl<S: HostSource> State<S> {
             }
         };
         let found = Found { slot, pa, reach, handle, source: Source::Device(part) };
-        self.enter(table, request, &checked, record, found);
+        record.open(self.enter(table, request, &checked, record, found));
         Ok(name)
     }
 
@@ -165,11 +165,11 @@ impl<S: HostSource> State<S> {
         request: &AllocRequest,
     ) -> Result<ChunkName, Refusal> {
         let checked = self.check(request)?;
-        let slot = self.records.peek(table, &mut self.faults)?;
+        let slot = self.records.choose(table, request.publish, &mut self.faults)?;
         let record = table.record(slot).ok_or(Refusal::NoRecords)?;
         let (buffer, origin) = self.take_host(&checked, slot)?;
         let name = ChunkName { slot, generation: record.next_generation() };
-        let handle = match self.mint(table, request, name) {
+        let handle = match self.issue(table, request, slot) {
             Ok(handle) => handle,
             Err(refusal) => {
                 self.host_index.remove_used((buffer.bus().0 / PAGE) as u32);
@@ -178,10 +178,10 @@ impl<S: HostSource> State<S> {
             }
         };
         let pa = buffer.bus().0 | self.geometry.host_base;
-        record.set_host(buffer);
         let source = Source::Host(origin);
         let found = Found { slot, pa, reach: checked.size, handle, source };
-        self.enter(table, request, &checked, record, found);
+        let stamp = self.enter(table, request, &checked, record, found);
+        record.open_host(stamp, buffer);
         Ok(name)
     }
 
@@ -231,19 +231,19 @@ impl<S: HostSource> State<S> {
         Ok(Checked { size: round_up(request.size), region, cell, owner, payer, list })
     }
 
-    fn mint(
+    fn issue(
         &mut self,
         table: &ChunkTable,
         request: &AllocRequest,
-        name: ChunkName,
+        slot: u32,
     ) -> Result<u32, Refusal> {
         if !request.publish {
             return Ok(0);
         }
-        self.handles.mint(table, name, &mut self.faults).map_err(|_| Refusal::HandleTableDown)
+        self.records.issue(table, slot, &mut self.faults).map_err(|_| Refusal::HandleTableDown)
     }
 
-    /// Joins list and totals, and stamps the record (specification 04 §4.5).
+    /// Joins list and totals; what is to be stamped on the record (specification 04 §4.5).
     fn enter(
         &mut self,
         table: &ChunkTable,
@@ -251,7 +251,7 @@ impl<S: HostSource> State<S> {
         checked: &Checked,
         record: &ChunkRecord,
         found: Found,
-    ) {
+    ) -> Stamp {
         let location = found.source.location();
         let mut category = request.category.0 as usize;
         let mut core = request.core;
@@ -263,10 +263,10 @@ impl<S: HostSource> State<S> {
         }
         let account = self.counters.account(location, category, core);
         self.counters.book(location, core, account, checked.payer, checked.size);
-        self.records.take(record);
+        self.records.take(found.slot, record);
         let tag = Tag::new(found.source, checked.payer);
         self.records.push(table, checked.list, found.slot, record, tag);
-        record.open(Stamp {
+        Stamp {
             place: Place::new(
                 found.pa,
                 location,
@@ -281,7 +281,7 @@ impl<S: HostSource> State<S> {
             handle: found.handle,
             category: request.category.0 as u16,
             account: account.0.into(),
-        });
+        }
     }
 
     fn take_host(

@@ -13,10 +13,10 @@ use super::{MemorySet, State};
 use crate::cell::round_up;
 use crate::config::PAGE;
 use crate::counters::Payer;
-use crate::records::{List, Source, Tag};
+use crate::records::{List, Source, Tag, is_taken};
 
-/// Largest size that may be rounded up without thought.
-const MAX_SIZE: u64 = 1 << 40;
+/// Largest size of the usual allocation.
+const MAX_SIZE: u64 = i32::MAX as u64;
 
 impl<S> MemorySet<S> {
     /// A chunk, or `None` where the general way has to be tried.
@@ -41,27 +41,31 @@ impl<S> State<S> {
         {
             return None;
         }
-        let slot = self.records.free();
-        let record = table.record(slot)?;
+        let (slot, record) = if request.publish {
+            let handle = self.records.next_handle();
+            (handle, table.record_of_handle(handle).filter(|record| !is_taken(record))?)
+        } else {
+            let slot = self.records.next_free();
+            (slot, table.record(slot)?)
+        };
         let size = round_up(request.size);
         let cell = self.cells.get_mut(request.channel as usize)?;
         let (pa, part) = cell.allocate(size, slot, &mut self.faults).ok()?;
         let name = ChunkName { slot, generation: record.next_generation() };
         let mut handle = 0;
         if request.publish {
-            match self.handles.mint(table, name, &mut self.faults) {
-                Ok(minted) => handle = minted,
-                Err(_) => {
-                    let _ = cell.put_back(part, pa, size, slot);
-                    return None;
-                }
+            handle = slot;
+            if self.records.advance(table, handle, record, &mut self.faults).is_err() {
+                let _ = cell.put_back(part, pa, size, slot);
+                return None;
             }
+        } else {
+            self.records.take(slot, record);
         }
         let payer = Payer::of(attach_slot);
         let account =
             self.counters.account(Location::Device, request.category.0 as usize, request.core);
         self.counters.book(Location::Device, request.core, account, payer, size);
-        self.records.take(record);
         let tag = Tag::new(Source::Device(part), payer);
         self.records.push(table, List::of_client(attach_slot), slot, record, tag);
         record.open(Stamp {

@@ -28,14 +28,14 @@ impl<S: HostSource> MemorySet<S> {
     #[inline]
     pub fn free(&mut self, client: Option<ClientId>, handle: u64) -> Result<(), MemoryError> {
         let name = self.table.find(handle).ok_or(MemoryError::BadHandle { handle })?;
-        let record = self.record(name.slot)?;
+        let record = self.table.record(name.slot).ok_or(MemoryError::BadHandle { handle })?;
         if record.owner() != client.map_or(0, ClientId::number) {
             return Err(MemoryError::WrongOwner { handle });
         }
         if is_notification(record.category()) {
             return Err(MemoryError::Forbidden { what: "freeing a notification queue" });
         }
-        self.state.release_reference(&self.table, name.slot);
+        self.state.release_reference(&self.table, name.slot, record);
         Ok(())
     }
 
@@ -78,9 +78,9 @@ impl<S: HostSource> MemorySet<S> {
         if handle != 0 {
             return Ok(handle);
         }
-        let State { handles, faults, .. } = &mut self.state;
-        let minted = handles.mint(&self.table, name, faults);
-        let handle = minted.map_err(|_| MemoryError::HandleTableDown)?;
+        let State { records, faults, .. } = &mut self.state;
+        let issued = records.issue(&self.table, name.slot, faults);
+        let handle = issued.map_err(|_| MemoryError::HandleTableDown)?;
         self.record(name.slot)?.set_handle(handle);
         Ok(handle)
     }
@@ -115,9 +115,13 @@ impl<S: HostSource> MemorySet<S> {
 
 impl<S: HostSource> State<S> {
     /// Gives back one reference of a live chunk; answers whether the chunk has ended.
-    #[inline]
-    pub(super) fn release_reference(&mut self, table: &ChunkTable, slot: u32) -> bool {
-        let Some(record) = table.record(slot) else { return false };
+    #[inline(always)]
+    pub(super) fn release_reference(
+        &mut self,
+        table: &ChunkTable,
+        slot: u32,
+        record: &ChunkRecord,
+    ) -> bool {
         let more = record.service.more_references.load(Relaxed);
         if more > 0 {
             record.service.more_references.store(more - 1, Relaxed);
@@ -127,22 +131,40 @@ impl<S: HostSource> State<S> {
         true
     }
 
-    /// Ends a chunk: handle first, so that look-ups fail cleanly; then counters and list; then its
-    /// memory, unless something holds it up.
-    #[inline]
+    /// Ends a chunk: counters, list and handle first; then nobody can find or pin it any more; then
+    /// its memory, unless something holds it up.
+    #[inline(always)]
     fn end(&mut self, table: &ChunkTable, slot: u32, record: &ChunkRecord) {
+        let tag = Tag::of(record);
+        let source = tag.source();
+        self.counters.discharge(tag.payer(), record.owner(), source.location(), record.size());
+        self.counters.chunk_ended();
+        self.records.unlink(table, record, tag);
         let handle = record.handle();
         if handle != 0 {
             // A poisoned table refuses; the chunk ends all the same.
-            let _ = self.handles.free(table, handle);
+            let _ = self.records.free_handle(table, slot, handle);
         }
-        let tag = Tag::of(record);
-        let location = tag.source().location();
-        self.counters.discharge(tag.payer(), record.owner(), location, record.size());
-        self.counters.chunk_ended();
-        self.records.unlink(table, record);
         let pins = record.close();
-        match tag.source() {
+        match source {
+            Source::Device(part @ (Part::Main | Part::Small)) if pins == 0 => {
+                self.reclaim_device(slot, record, part);
+            }
+            source => self.end_unusual(table, slot, record, source, pins),
+        }
+    }
+
+    /// Scratchpads, host memory, and whatever is pinned.
+    #[inline(never)]
+    fn end_unusual(
+        &mut self,
+        table: &ChunkTable,
+        slot: u32,
+        record: &ChunkRecord,
+        source: Source,
+        pins: u32,
+    ) {
+        match source {
             Source::Device(Part::Scratchpad) => {
                 self.start_draining(record);
                 self.end_scratchpad(table, slot, record);
@@ -192,18 +214,20 @@ impl<S: HostSource> State<S> {
     }
 
     /// Gives the memory of an ended, unpinned chunk back.
-    #[inline]
+    #[inline(always)]
+    fn reclaim_device(&mut self, slot: u32, record: &ChunkRecord, part: Part) {
+        let (channel, region) = record.cell();
+        let index = self.cell_index(channel, region);
+        let Some(cell) = self.cells.get_mut(index) else { return };
+        if cell.release(part, record.pa(), record.size(), slot).is_err() {
+            return self.report_corruption(record);
+        }
+        self.leave(slot, record, Location::Device);
+    }
+
     fn reclaim(&mut self, slot: u32, record: &ChunkRecord, source: Source) {
         match source {
-            Source::Device(part) => {
-                let (channel, region) = record.cell();
-                let index = self.cell_index(channel, region);
-                let Some(cell) = self.cells.get_mut(index) else { return };
-                if cell.release(part, record.pa(), record.size(), slot).is_err() {
-                    return self.report_corruption(record);
-                }
-                self.leave(slot, record, Location::Device);
-            }
+            Source::Device(part) => self.reclaim_device(slot, record, part),
             Source::Host(origin) => self.reclaim_host(slot, record, origin),
         }
     }
@@ -219,7 +243,7 @@ impl<S: HostSource> State<S> {
     }
 
     /// Last step: totals, and the record is free again.
-    #[inline]
+    #[inline(always)]
     fn leave(&mut self, slot: u32, record: &ChunkRecord, location: Location) {
         let account = Account(record.account() as u8);
         self.counters.unbook(location, record.core(), account, record.size());
@@ -252,24 +276,28 @@ impl<S: HostSource> State<S> {
                 self.chain = table.take_released();
             }
             let slot = self.chain;
-            let Some((next, found)) = table.next_released(slot) else { return false };
+            let Some((next, record, found)) = table.next_released(slot) else { return false };
             self.chain = next;
-            self.collect_one(table, slot, found);
+            self.collect_one(table, slot, record, found);
         }
         true
     }
 
-    fn collect_one(&mut self, table: &ChunkTable, slot: u32, found: Collected) {
+    #[inline(always)]
+    fn collect_one(
+        &mut self,
+        table: &ChunkTable,
+        slot: u32,
+        record: &ChunkRecord,
+        found: Collected,
+    ) {
         if found.alive {
             for _ in 0..found.dropped {
-                if self.release_reference(table, slot) {
+                if self.release_reference(table, slot, record) {
                     break;
                 }
             }
-        } else if found.pins == 0
-            && let Some(record) = table.record(slot)
-            && Tag::of(record).is_draining()
-        {
+        } else if found.pins == 0 && Tag::of(record).is_draining() {
             self.unpinned(table, slot, record);
         }
     }

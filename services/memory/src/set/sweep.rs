@@ -2,11 +2,12 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use axon_ports::chunk::record::ChunkRecord;
 use axon_ports::{ChunkTable, ClientId, ClientSlot, MemoryError};
 
 use super::{MemorySet, State};
 use crate::host::HostSource;
-use crate::records::List;
+use crate::records::{List, Tag};
 
 /// Chunks swept before other messages get their turn.
 pub(crate) const SLICE: u32 = 128;
@@ -103,10 +104,12 @@ impl<S: HostSource> MemorySet<S> {
             }
         }
         while !state.sweep(table, List::ALL_CLIENTS, Some(List::DEVICE), SLICE) {}
-        while let Some(slot) = state.records.newest(List::DEVICE) {
-            if !state.release_reference(table, slot) {
+        while let Some(slot) = state.records.newest(List::DEVICE)
+            && let Some(record) = table.record(slot)
+        {
+            if !state.release_reference(table, slot, record) {
                 report.leaked += 1;
-                state.promote(table, slot, None);
+                state.promote(table, slot, record, None);
             }
         }
         state.force_out(table, &mut report);
@@ -124,28 +127,28 @@ impl<S: HostSource> State<S> {
     fn sweep(&mut self, table: &ChunkTable, list: List, next: Option<List>, count: u32) -> bool {
         for _ in 0..count {
             let Some(slot) = self.records.newest(list) else { return true };
-            if !self.release_reference(table, slot) {
-                self.promote(table, slot, next);
+            let Some(record) = table.record(slot) else { return true };
+            if !self.release_reference(table, slot, record) {
+                self.promote(table, slot, record, next);
             }
         }
         self.records.newest(list).is_none()
     }
 
-    fn promote(&mut self, table: &ChunkTable, slot: u32, next: Option<List>) {
-        let Some(record) = table.record(slot) else { return };
+    fn promote(&mut self, table: &ChunkTable, slot: u32, record: &ChunkRecord, next: Option<List>) {
         let device = self.config.device;
         match next {
             Some(next) => {
                 log::debug!("nd{device}: lifespan of {} bytes extended", record.size());
-                let tag = crate::records::Tag::of(record);
-                self.records.unlink(table, record);
+                let tag = Tag::of(record);
+                self.records.unlink(table, record, tag);
                 self.records.push(table, next, slot, record, tag.off_list());
             }
             None => {
                 let left = record.service.more_references.load(Relaxed) + 1;
                 log::warn!("nd{device}: {} bytes leaked with {left} references", record.size());
                 record.service.more_references.store(0, Relaxed);
-                self.release_reference(table, slot);
+                self.release_reference(table, slot, record);
             }
         }
     }
@@ -153,13 +156,13 @@ impl<S: HostSource> State<S> {
     /// Whatever is on a list now was left by a mistake: report it and release it.
     fn force_out(&mut self, table: &ChunkTable, report: &mut ShutdownReport) {
         for list in List::all() {
-            while let Some(slot) = self.records.newest(list) {
+            while let Some(slot) = self.records.newest(list)
+                && let Some(record) = table.record(slot)
+            {
                 report.left += 1;
-                if let Some(record) = table.record(slot) {
-                    log::error!("nd{}: left behind: {:?}", self.config.device, record.facts());
-                    record.service.more_references.store(0, Relaxed);
-                }
-                self.release_reference(table, slot);
+                log::error!("nd{}: left behind: {:?}", self.config.device, record.facts());
+                record.service.more_references.store(0, Relaxed);
+                self.release_reference(table, slot, record);
             }
         }
     }

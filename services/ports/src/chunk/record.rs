@@ -18,14 +18,21 @@ use super::ChunkFacts;
 use crate::{Category, ClientId, CoreId, Lifespan, Location};
 
 const PAGE_SHIFT: u32 = 12;
-const PIN: u64 = 1 << 32;
-const PINS: u64 = 0xf_ffff << 32;
-const DROP: u64 = 1 << 52;
-const DROPS: u64 = 0x7ff << 52;
-const QUEUED: u64 = 1 << 63;
+const PIN: u64 = 1;
+const PINS: u64 = 0xf_ffff;
+const DROP: u64 = 1 << 20;
+const DROPS: u64 = 0x3ff << 20;
+/// The chunk is host memory; in this word so that pinning device memory need not look elsewhere.
+const HOST: u64 = 1 << 30;
+const QUEUED: u64 = 1 << 31;
+/// The generation is the upper half.
+const GENERATION: u32 = 32;
+const GENERATIONS: u64 = !0 << GENERATION;
+/// Bit of the state: a chunk lives.
+const ALIVE: u64 = 1 << GENERATION;
 
 /// References one chunk can have, so that the count of dropped ones cannot overflow.
-pub const MAX_REFERENCES: u32 = 2000;
+pub const MAX_REFERENCES: u32 = 1000;
 
 /// What the service finds when it sweeps a slot of the release chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -170,14 +177,14 @@ impl ChunkRecord {
     /// The generation that the next [`Self::open`] gives.
     #[inline]
     pub fn next_generation(&self) -> u32 {
-        (self.state.load(Ordering::Relaxed) as u32).wrapping_add(1)
+        ((self.state.load(Ordering::Relaxed) >> GENERATION) as u32).wrapping_add(1)
     }
 
     /// Service: gives the record a chunk of the next generation. The record must be dead and
     /// without pins.
     #[inline(always)]
     pub fn open(&self, stamp: Stamp) {
-        debug_assert!(self.state.load(Ordering::Relaxed) & (PINS | 1) == 0, "still in use");
+        debug_assert!(self.state.load(Ordering::Relaxed) & (PINS | ALIVE) == 0, "still in use");
         self.place.store(stamp.place.0, Ordering::Relaxed);
         self.size_pages.store((stamp.size >> PAGE_SHIFT) as u32, Ordering::Relaxed);
         self.reach_pages.store((stamp.reach >> PAGE_SHIFT) as u32, Ordering::Relaxed);
@@ -185,13 +192,15 @@ impl ChunkRecord {
         self.handle.store(stamp.handle, Ordering::Relaxed);
         self.category.store(stamp.category, Ordering::Relaxed);
         self.account.store(stamp.account, Ordering::Relaxed);
-        // An even generation plus one does not carry, and nobody else changes a dead record.
-        self.state.store(self.state.load(Ordering::Relaxed) + 1, Ordering::Release);
+        // Nobody else changes a dead record, and an even generation plus one does not carry.
+        self.state.store(self.state.load(Ordering::Relaxed) + ALIVE, Ordering::Release);
     }
 
-    /// Service: notes the CPU's view of the host memory of the next chunk.
-    pub fn set_host(&self, host: Arc<DmaBuf>) {
+    /// As [`Self::open`], for host memory that the CPU sees through `host`.
+    pub fn open_host(&self, stamp: Stamp, host: Arc<DmaBuf>) {
         self.host.lock(|cell| cell.set(Some(host)));
+        self.state.fetch_or(HOST, Ordering::Relaxed);
+        self.open(stamp);
     }
 
     /// Service: ends the chunk. No pin can be taken any more; answers how many are left.
@@ -199,8 +208,7 @@ impl ChunkRecord {
     pub fn close(&self) -> u32 {
         let mut now = self.state.load(Ordering::Relaxed);
         loop {
-            let generation = (now as u32).wrapping_add(1);
-            let new = (now & (PINS | QUEUED)) | u64::from(generation);
+            let new = now.wrapping_add(ALIVE) & !DROPS;
             match self.exchange(now, new) {
                 Ok(()) => return pins_of(now),
                 Err(seen) => now = seen,
@@ -210,6 +218,7 @@ impl ChunkRecord {
 
     /// Service: forgets the host memory of a dead chunk and hands it back.
     pub fn take_host(&self) -> Option<Arc<DmaBuf>> {
+        self.state.fetch_and(!HOST, Ordering::Relaxed);
         self.host.lock(Cell::take)
     }
 
@@ -220,8 +229,8 @@ impl ChunkRecord {
             match self.exchange(now, now & !(QUEUED | DROPS)) {
                 Ok(()) => {
                     return Collected {
-                        dropped: ((now & DROPS) >> 52) as u32,
-                        alive: now & 1 != 0,
+                        dropped: ((now & DROPS) >> 20) as u32,
+                        alive: now & ALIVE != 0,
                         pins: pins_of(now),
                     };
                 }
@@ -243,7 +252,14 @@ impl ChunkRecord {
     /// Generation now; odd while a chunk lives.
     #[inline]
     pub fn generation(&self) -> u32 {
-        self.state.load(Ordering::Acquire) as u32
+        generation_of(self.state.load(Ordering::Acquire))
+    }
+
+    /// Generation where a chunk lives.
+    #[inline]
+    pub fn alive(&self) -> Option<u32> {
+        let state = self.state.load(Ordering::Acquire);
+        (state & ALIVE != 0).then_some(generation_of(state))
     }
 
     /// Pins held now.
@@ -252,7 +268,8 @@ impl ChunkRecord {
         pins_of(self.state.load(Ordering::Acquire))
     }
 
-    /// Published handle; 0 for none.
+    /// Published handle of the chunk, 0 for none. In a dead record of the handle table: the slot
+    /// of the chunk that has this handle instead, 0 for none.
     #[inline]
     pub fn handle(&self) -> u32 {
         self.handle.load(Ordering::Acquire)
@@ -343,7 +360,7 @@ impl ChunkRecord {
         }
         let facts = self.facts();
         fence(Ordering::Acquire);
-        (self.state.load(Ordering::Relaxed) as u32 == generation).then_some(facts)
+        (generation_of(self.state.load(Ordering::Relaxed)) == generation).then_some(facts)
     }
 
     /// The CPU's view of host memory; `None` for device memory.
@@ -356,25 +373,33 @@ impl ChunkRecord {
         })
     }
 
-    /// Takes a pin on the chunk of `generation`; `false` where it is gone.
-    #[inline]
-    pub(super) fn pin(&self, generation: u32) -> bool {
-        let unpinned = u64::from(generation);
-        // An even generation never lives, whoever made it up.
-        generation & 1 != 0
-            && (self.exchange(unpinned, unpinned + PIN).is_ok() || self.pin_again(generation))
+    /// Takes a pin on a chunk that lived when the word was `state`: the generation. `None` where it
+    /// is gone, is host memory, or has another pin; [`Self::pin`] decides then.
+    #[inline(always)]
+    pub(super) fn pin_unshared(&self, state: u64) -> Option<u32> {
+        let unpinned = state & GENERATIONS;
+        self.exchange(unpinned, unpinned + PIN).ok()?;
+        Some(generation_of(state))
     }
 
-    /// As [`Self::pin`], where somebody else holds a pin too.
-    fn pin_again(&self, generation: u32) -> bool {
+    /// Takes a pin on the chunk of `generation`; `false` where it is gone.
+    #[inline(never)]
+    pub(super) fn pin(&self, generation: u32) -> bool {
         let mut now = self.state.load(Ordering::Relaxed);
-        while now as u32 == generation {
+        while generation_of(now) == generation && generation & 1 != 0 {
             match self.exchange(now, add_pin(now)) {
                 Ok(()) => return true,
                 Err(seen) => now = seen,
             }
         }
         false
+    }
+
+    /// The word, where a chunk lives.
+    #[inline(always)]
+    pub(super) fn state_alive(&self) -> Option<u64> {
+        let state = self.state.load(Ordering::Acquire);
+        (state & ALIVE != 0).then_some(state)
     }
 
     /// Another pin for somebody who holds one; works on a dead chunk too.
@@ -388,10 +413,22 @@ impl ChunkRecord {
     /// Gives a pin back; `true` where the caller must put the slot into the release chain.
     #[inline]
     pub(super) fn unpin(&self) -> bool {
+        let now = self.state.load(Ordering::Relaxed);
+        // Mostly the chunk lives and stays pinned or not, and nobody has to be told.
+        let usual = now & ALIVE != 0 && now & PINS != PINS;
+        if usual && self.exchange(now, now - PIN).is_ok() {
+            return false;
+        }
+        self.unpin_again()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unpin_again(&self) -> bool {
         let mut now = self.state.load(Ordering::Relaxed);
         loop {
             let mut new = if now & PINS == PINS { now } else { now - PIN };
-            let tell = new & (PINS | QUEUED | 1) == 0;
+            let tell = new & (PINS | QUEUED | ALIVE) == 0;
             if tell {
                 new |= QUEUED;
             }
@@ -406,7 +443,7 @@ impl ChunkRecord {
     #[inline]
     pub(super) fn drop_reference(&self, generation: u32) -> bool {
         let mut now = self.state.load(Ordering::Relaxed);
-        while now as u32 == generation && generation & 1 != 0 && now & DROPS != DROPS {
+        while generation_of(now) == generation && generation & 1 != 0 && now & DROPS != DROPS {
             match self.exchange(now, (now + DROP) | QUEUED) {
                 Ok(()) => return now & QUEUED == 0,
                 Err(seen) => now = seen,
@@ -415,7 +452,7 @@ impl ChunkRecord {
         false
     }
 
-    #[inline]
+    #[inline(always)]
     fn exchange(&self, now: u64, new: u64) -> Result<(), u64> {
         self.state.compare_exchange(now, new, Ordering::AcqRel, Ordering::Relaxed).map(drop)
     }
@@ -434,7 +471,12 @@ fn add_pin(state: u64) -> u64 {
 }
 
 fn pins_of(state: u64) -> u32 {
-    ((state & PINS) >> 32) as u32
+    (state & PINS) as u32
+}
+
+#[inline(always)]
+pub(super) const fn generation_of(state: u64) -> u32 {
+    (state >> GENERATION) as u32
 }
 
 #[cfg(test)]

@@ -1,35 +1,41 @@
 //! What a memory service publishes of its chunks: records, the handle snapshot, the release chain.
 //!
 //! The service writes, everybody reads without a message and without a lock. Tables only grow and
-//! live as long as anyone holds the [`ChunkTable`], so no reader can follow a freed one. A handle
-//! cell names a record by slot and generation; a stale cell therefore ends in "not found", never in
-//! somebody else's memory (specification 04 §7, §8.3).
+//! live as long as anyone holds the [`ChunkTable`], so no reader can follow a freed one.
+//!
+//! The two levels of the handle table are the records themselves: a published chunk lives in the
+//! record whose slot is its handle (512 tables of 8192, specification 04 §7). Chunks without a
+//! handle live in slots behind [`HANDLE_LIMIT`]. Where a handle is issued while the record of that
+//! number still holds draining memory, or is issued to a chunk that lives elsewhere already, the
+//! dead record names that slot. A reader names a chunk by slot and generation, so a stale look ends
+//! in "not found", never in somebody else's memory (§8.3).
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::cell::RefCell;
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::task::Waker;
 
 use axon_platform::DmaBuf;
-use embassy_sync::waitqueue::AtomicWaker;
+use embassy_sync::blocking_mutex::Mutex;
+use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
 use once_cell::race::OnceBox;
 
-use super::record::{ChunkRecord, Collected, Stamp};
+use super::record::{ChunkRecord, Collected, Stamp, generation_of};
 use super::{Chunk, ChunkFacts, ChunkHeader, Pin};
 
 /// Level-1 slots of the handle table.
 pub const HANDLE_TABLES: usize = 512;
-/// Cells of one level-2 table.
+/// Records of one level-2 table.
 pub const HANDLES_PER_TABLE: usize = 8192;
-/// Index space of the handle table: valid handles are below this.
+/// Index space of the handle table: valid handles are below this, slots without one are not.
 pub const HANDLE_LIMIT: u32 = (HANDLE_TABLES * HANDLES_PER_TABLE) as u32;
 
-/// Records that are created together.
+/// Records without a handle that are created together.
 pub const RECORDS_PER_PAGE: usize = 512;
-const PAGE_SHIFT: u32 = RECORDS_PER_PAGE.trailing_zeros();
-/// Pages of a full-size table: every handle can name a chunk, and 65,536 more need none.
-const RECORD_PAGES: usize = (HANDLE_LIMIT as usize + 65_536) / RECORDS_PER_PAGE;
+/// Pages of such records in a full-size table: one million of them.
+const RECORD_PAGES: usize = 2048;
 
 /// No slot.
 pub const NO_SLOT: u32 = u32::MAX;
@@ -37,8 +43,8 @@ pub const NO_SLOT: u32 = u32::MAX;
 /// Bit of the gate: the handle table is down for good.
 pub const GATE_DOWN: u32 = 1 << 31;
 
+type HandleTable = [ChunkRecord; HANDLES_PER_TABLE];
 type RecordPage = [ChunkRecord; RECORDS_PER_PAGE];
-type HandlePage = [AtomicU64; HANDLES_PER_TABLE];
 
 /// There is no memory for another page of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,31 +59,22 @@ pub struct ChunkName {
     pub generation: u32,
 }
 
-impl ChunkName {
-    fn from_cell(cell: u64) -> Option<Self> {
-        (cell & 1 != 0).then_some(ChunkName { slot: (cell >> 32) as u32, generation: cell as u32 })
-    }
-
-    /// The handle cell that names this chunk. Cells of free handles have bit 0 clear.
-    pub fn cell(self) -> u64 {
-        u64::from(self.slot) << 32 | u64::from(self.generation)
-    }
-}
-
 /// Records, handle snapshot and release chain of one device.
 pub struct ChunkTable {
-    /// 0 while every published handle resolves. [`GATE_DOWN`]; bit n: clients of attach slot n are
-    /// being dropped.
+    /// Handles below this resolve without looking at the gate: all, or none while it is shut.
+    open_handles: AtomicU32,
+    /// [`GATE_DOWN`]; bit n: clients of attach slot n are being dropped.
     gate: AtomicU32,
     /// Newest slot of the release chain, or [`NO_SLOT`].
     released: AtomicU32,
-    records: Box<[OnceBox<RecordPage>]>,
-    waker: AtomicWaker,
-    handles: [OnceBox<HandlePage>; HANDLE_TABLES],
+    /// The service.
+    waker: Mutex<CriticalSectionRawMutex, RefCell<Option<Waker>>>,
+    unpublished: Box<[OnceBox<RecordPage>]>,
+    handles: [OnceBox<HandleTable>; HANDLE_TABLES],
 }
 
 impl ChunkTable {
-    /// A table for as many chunks as there are handles, and 65,536 more.
+    /// A table for every handle, and a million chunks without one.
     ///
     /// # Errors
     /// [`NoRoom`].
@@ -85,95 +82,127 @@ impl ChunkTable {
         ChunkTable::with_pages(RECORD_PAGES)
     }
 
-    /// A table for `pages` × [`RECORDS_PER_PAGE`] chunks.
+    /// A table for `pages` × [`RECORDS_PER_PAGE`] chunks without a handle.
     ///
     /// # Errors
     /// [`NoRoom`].
     pub fn with_pages(pages: usize) -> Result<Arc<Self>, NoRoom> {
-        let records = grow(pages, OnceBox::new)?;
-        let room = grow(1, || [const { AtomicU64::new(0) }; HANDLE_TABLES + 16])?;
-        drop(room);
+        let unpublished = grow(pages, OnceBox::new)?;
+        // What follows must not fail, so see first whether there is room.
+        drop(grow(1, || [0u64; HANDLE_TABLES + 16])?);
         Ok(Arc::new(ChunkTable {
+            open_handles: AtomicU32::new(HANDLE_LIMIT),
             gate: AtomicU32::new(0),
             released: AtomicU32::new(NO_SLOT),
-            records,
-            waker: AtomicWaker::new(),
+            waker: Mutex::new(RefCell::new(None)),
+            unpublished,
             handles: [const { OnceBox::new() }; HANDLE_TABLES],
         }))
+    }
+
+    /// The record of handle `index`; `None` where its table does not exist.
+    #[inline(always)]
+    pub fn record_of_handle(&self, index: u32) -> Option<&ChunkRecord> {
+        let table = self.handles.get(index as usize / HANDLES_PER_TABLE)?.get()?;
+        table.get(index as usize % HANDLES_PER_TABLE)
     }
 
     /// The record of `slot`; `None` where its page does not exist.
     #[inline]
     pub fn record(&self, slot: u32) -> Option<&ChunkRecord> {
-        let page = self.records.get((slot >> PAGE_SHIFT) as usize)?.get()?;
-        page.get(slot as usize % RECORDS_PER_PAGE)
-    }
-
-    /// How many slots the table can ever have.
-    pub fn slot_limit(&self) -> u32 {
-        (self.records.len() * RECORDS_PER_PAGE) as u32
+        if slot < HANDLE_LIMIT {
+            return self.record_of_handle(slot);
+        }
+        let place = (slot - HANDLE_LIMIT) as usize;
+        let page = self.unpublished.get(place / RECORDS_PER_PAGE)?.get()?;
+        page.get(place % RECORDS_PER_PAGE)
     }
 
     /// Service: makes sure that the page of `slot` exists.
     ///
     /// # Errors
-    /// [`NoRoom`], also behind [`Self::slot_limit`].
-    pub fn grow_records(&self, slot: u32) -> Result<(), NoRoom> {
-        let page = self.records.get((slot >> PAGE_SHIFT) as usize).ok_or(NoRoom)?;
-        if page.get().is_none() {
-            let fresh = grow(RECORDS_PER_PAGE, ChunkRecord::new)?;
-            let fresh: Box<RecordPage> = fresh.try_into().map_err(|_| NoRoom)?;
-            page.set(fresh).map_err(|_| NoRoom)?;
+    /// [`NoRoom`], also for slots that a table never has.
+    #[cold]
+    pub fn grow(&self, slot: u32) -> Result<(), NoRoom> {
+        if slot < HANDLE_LIMIT {
+            return fill(self.handles.get(slot as usize / HANDLES_PER_TABLE));
         }
-        Ok(())
-    }
-
-    /// Service: makes sure that the level-2 table of handle `index` exists.
-    ///
-    /// # Errors
-    /// [`NoRoom`], also for an index behind [`HANDLE_LIMIT`].
-    pub fn grow_handles(&self, index: u32) -> Result<(), NoRoom> {
-        let table = self.handles.get(index as usize / HANDLES_PER_TABLE).ok_or(NoRoom)?;
-        if table.get().is_none() {
-            let fresh = grow(HANDLES_PER_TABLE, || AtomicU64::new(0))?;
-            let fresh: Box<HandlePage> = fresh.try_into().map_err(|_| NoRoom)?;
-            table.set(fresh).map_err(|_| NoRoom)?;
-        }
-        Ok(())
-    }
-
-    /// Service: the cell of handle `index`; `None` where its table does not exist.
-    #[inline]
-    pub fn cell(&self, index: u32) -> Option<&AtomicU64> {
-        let table = self.handles.get(index as usize / HANDLES_PER_TABLE)?.get()?;
-        table.get(index as usize % HANDLES_PER_TABLE)
+        fill(self.unpublished.get((slot - HANDLE_LIMIT) as usize / RECORDS_PER_PAGE))
     }
 
     /// The chunk that `handle` names; `None` for any other number, and for every handle once the
     /// table is down.
-    #[inline]
+    #[inline(always)]
     pub fn find(&self, handle: u64) -> Option<ChunkName> {
-        if handle >= u64::from(HANDLE_LIMIT) {
+        let (slot, state, _) = self.find_record(handle)?;
+        Some(ChunkName { slot, generation: generation_of(state) })
+    }
+
+    /// Slot, word and record of the chunk that `handle` names.
+    #[inline(always)]
+    fn find_record(&self, handle: u64) -> Option<(u32, u64, &ChunkRecord)> {
+        if handle >= u64::from(self.open_handles.load(Ordering::Relaxed)) {
+            return self.find_gated(handle);
+        }
+        let slot = handle as u32;
+        let table = self.handles[slot as usize / HANDLES_PER_TABLE % HANDLE_TABLES].get()?;
+        let record = &table[slot as usize % HANDLES_PER_TABLE];
+        match record.state_alive() {
+            Some(state) => Some((slot, state, record)),
+            None => self.find_elsewhere(slot, record),
+        }
+    }
+
+    /// The chunk of a handle that does not live in the record of that number.
+    #[cold]
+    #[inline(never)]
+    fn find_elsewhere(&self, handle: u32, dead: &ChunkRecord) -> Option<(u32, u64, &ChunkRecord)> {
+        let slot = dead.handle();
+        let record = self.record(slot).filter(|_| slot >= HANDLE_LIMIT)?;
+        let state = record.state_alive().filter(|_| record.handle() == handle)?;
+        Some((slot, state, record))
+    }
+
+    /// As [`Self::find_record`], while the gate is shut: it bars everything once the table is down,
+    /// else the chunks of clients that are being dropped.
+    #[cold]
+    #[inline(never)]
+    fn find_gated(&self, handle: u64) -> Option<(u32, u64, &ChunkRecord)> {
+        let gate = self.gate.load(Ordering::Acquire);
+        if gate & GATE_DOWN != 0 || handle >= u64::from(HANDLE_LIMIT) {
             return None;
         }
-        let cell = self.cell(handle as u32)?.load(Ordering::Acquire);
-        let name = ChunkName::from_cell(cell)?;
-        if self.gate.load(Ordering::Relaxed) != 0 && self.is_barred(name) {
-            return None;
-        }
-        Some(name)
+        let handle = handle as u32;
+        let record = self.record_of_handle(handle)?;
+        let (slot, state, record) = match record.state_alive() {
+            Some(state) => (handle, state, record),
+            None => self.find_elsewhere(handle, record)?,
+        };
+        let list = record.service.list();
+        let barred = matches!(list, 1..=16) && gate & 1 << (list - 1) != 0;
+        (!barred).then_some((slot, state, record))
     }
 
     /// Pins the chunk that `handle` names.
-    #[inline]
+    #[inline(always)]
     pub fn pin(self: &Arc<Self>, handle: u64) -> Option<Pin> {
-        self.pin_name(self.find(handle)?)
+        let (slot, state, record) = self.find_record(handle)?;
+        let Some(generation) = record.pin_unshared(state) else {
+            return self.pin_other(ChunkName { slot, generation: generation_of(state) }, record);
+        };
+        let name = ChunkName { slot, generation };
+        Some(Pin(ChunkHeader { table: self.clone(), host: None, name }))
     }
 
     /// Pins a chunk found before; `None` where it has gone since.
     #[inline]
     pub fn pin_name(self: &Arc<Self>, name: ChunkName) -> Option<Pin> {
-        let record = self.record(name.slot)?;
+        self.pin_other(name, self.record(name.slot)?)
+    }
+
+    /// Pins host memory, or memory that somebody else has pinned too.
+    #[inline(never)]
+    fn pin_other(self: &Arc<Self>, name: ChunkName, record: &ChunkRecord) -> Option<Pin> {
         if !record.pin(name.generation) {
             return None;
         }
@@ -188,7 +217,7 @@ impl ChunkTable {
     }
 
     /// Service: wraps a reference to device memory that it has counted.
-    #[inline]
+    #[inline(always)]
     pub fn device_reference(self: &Arc<Self>, name: ChunkName) -> Chunk {
         Chunk(ChunkHeader { table: self.clone(), host: None, name })
     }
@@ -201,25 +230,15 @@ impl ChunkTable {
 
     /// Service: shuts or opens bits of the gate.
     pub fn set_gate(&self, bits: u32, shut: bool) {
-        if shut {
-            self.gate.fetch_or(bits, Ordering::Release);
-        } else {
-            self.gate.fetch_and(!bits, Ordering::Release);
-        }
+        let gate = self.gate.load(Ordering::Relaxed);
+        let gate = if shut { gate | bits } else { gate & !bits };
+        self.gate.store(gate, Ordering::Release);
+        self.open_handles.store(if gate == 0 { HANDLE_LIMIT } else { 0 }, Ordering::Release);
     }
 
     /// Whether the handle table is down for good.
     pub fn is_down(&self) -> bool {
         self.gate.load(Ordering::Acquire) & GATE_DOWN != 0
-    }
-
-    /// A shut gate bars everything once the table is down, else the chunks of clients that are
-    /// being dropped.
-    #[cold]
-    fn is_barred(&self, name: ChunkName) -> bool {
-        let gate = self.gate.load(Ordering::Acquire);
-        let list = self.record(name.slot).map_or(0, |r| r.service.list());
-        gate & GATE_DOWN != 0 || matches!(list, 1..=16) && gate & 1 << (list - 1) != 0
     }
 
     /// Puts a slot into the release chain and wakes the service. Never blocks or allocates.
@@ -233,56 +252,75 @@ impl ChunkTable {
             }
         }
         if head == NO_SLOT {
-            self.waker.wake();
+            self.wake();
         }
     }
 
     /// Service: whether anything waits in the release chain.
-    #[inline]
+    #[inline(always)]
     pub fn has_released(&self) -> bool {
         self.released.load(Ordering::Relaxed) != NO_SLOT
     }
 
     /// Service: takes the whole release chain; walk it with [`Self::next_released`].
+    #[inline]
     pub fn take_released(&self) -> u32 {
         self.released.swap(NO_SLOT, Ordering::AcqRel)
     }
 
     /// Service: takes `slot` out of a chain; answers the next one and what happened to `slot`.
-    pub fn next_released(&self, slot: u32) -> Option<(u32, Collected)> {
+    #[inline]
+    pub fn next_released(&self, slot: u32) -> Option<(u32, &ChunkRecord, Collected)> {
         let record = self.record(slot)?;
         let next = record.chain.load(Ordering::Acquire);
-        Some((next, record.collect()))
+        Some((next, record, record.collect()))
     }
 
     /// Wakes the service.
-    #[inline]
+    #[inline(always)]
     pub fn wake(&self) {
-        self.waker.wake();
+        self.waker.lock(|waker| {
+            if let Some(waker) = &*waker.borrow() {
+                waker.wake_by_ref();
+            }
+        });
     }
 
-    /// Service: who is woken when something enters an empty release chain.
+    /// Service: who is woken when something enters an empty release chain, or by [`Self::wake`].
     pub fn set_waker(&self, waker: &Waker) {
-        self.waker.register(waker);
+        let old = self.waker.lock(|there| there.replace(Some(waker.clone())));
+        drop(old);
     }
 
-    /// A chunk that no service stands behind, in record `slot`: for tests of code that only uses
-    /// chunks. Nothing happens when it is released.
+    /// A chunk that no service stands behind, the `place`-th without a handle: for tests of code
+    /// that only uses chunks. Nothing happens when it is released.
     pub fn lone(
         self: &Arc<Self>,
-        slot: u32,
+        place: u32,
         facts: ChunkFacts,
         host: Option<DmaBuf>,
     ) -> Option<Chunk> {
-        self.grow_records(slot).ok()?;
+        let slot = HANDLE_LIMIT.checked_add(place)?;
+        self.grow(slot).ok()?;
         let record = self.record(slot)?;
         let generation = record.next_generation();
-        if let Some(host) = host {
-            record.set_host(Arc::new(host));
+        match host {
+            Some(host) => record.open_host(Stamp::of(&facts), Arc::new(host)),
+            None => record.open(Stamp::of(&facts)),
         }
-        record.open(Stamp::of(&facts));
         Some(self.reference(ChunkName { slot, generation }))
     }
+}
+
+/// Makes a page of records where there is none.
+fn fill<const N: usize>(page: Option<&OnceBox<[ChunkRecord; N]>>) -> Result<(), NoRoom> {
+    let page = page.ok_or(NoRoom)?;
+    if page.get().is_none() {
+        let fresh = grow(N, ChunkRecord::new)?;
+        let fresh: Box<[ChunkRecord; N]> = fresh.try_into().map_err(|_| NoRoom)?;
+        page.set(fresh).map_err(|_| NoRoom)?;
+    }
+    Ok(())
 }
 
 /// `count` values in a box of exactly that size.
