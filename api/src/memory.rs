@@ -64,9 +64,9 @@ pub(crate) fn client_totals(
 /// Bytes of live chunks of `client` that something holds against reuse, but for rings of
 /// notification queues, which go with their queues. Looks at every record.
 pub(crate) fn pinned_bytes(memory: &MemoryClient, client: ClientId) -> u64 {
-    let table = memory.table();
-    (0..table.slot_limit())
-        .filter_map(|slot| table.record(slot))
+    memory
+        .table()
+        .records()
         // A record is alive while its generation is odd; dead ones count as draining already.
         .filter(|record| record.generation() & 1 == 1 && record.owner() == client.number())
         .filter(|record| record.pins() != 0)

@@ -73,17 +73,7 @@ impl<P: Platform> DeviceSensors for Sensors<P> {
     }
 
     fn draining_bytes(&self, location: Location) -> u64 {
-        if self.memory.counters().draining() == 0 {
-            return 0;
-        }
-        let table = self.memory.table();
-        (0..table.slot_limit())
-            .map_while(|slot| table.record(slot))
-            // A record is dead while its generation is even; only pins keep it from reuse.
-            .filter(|record| record.generation() & 1 == 0 && record.pins() != 0)
-            .filter(|record| record.is_host() == (location == Location::Host))
-            .map(|record| record.size())
-            .sum()
+        self.memory.counters().draining_at(location)
     }
 
     fn quarantined_bytes(&self, location: Location) -> u64 {

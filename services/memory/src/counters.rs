@@ -137,7 +137,7 @@ struct PayerCell {
 /// Counters of one device.
 pub struct Counters {
     last_core: u8,
-    draining: AtomicU64,
+    draining: [AtomicU64; 2],
     live: AtomicU32,
     /// By [`Account`].
     counters: [Counter; 256],
@@ -155,7 +155,7 @@ impl Counters {
     pub(crate) fn new(cores: u8) -> Self {
         Counters {
             last_core: cores.saturating_sub(1) % CORES as u8,
-            draining: AtomicU64::new(0),
+            draining: Default::default(),
             live: AtomicU32::new(0),
             counters: core::array::from_fn(|_| Counter::default()),
             payers: Default::default(),
@@ -171,7 +171,12 @@ impl Counters {
 
     /// Bytes released but still pinned, or held up behind such memory.
     pub fn draining(&self) -> u64 {
-        self.draining.load(Relaxed)
+        self.draining_at(Location::Host) + self.draining_at(Location::Device)
+    }
+
+    /// As [`Self::draining`], at one location.
+    pub fn draining_at(&self, location: Location) -> u64 {
+        self.draining[side(location)].load(Relaxed)
     }
 
     /// Live chunks.
@@ -294,12 +299,14 @@ impl Counters {
         self.live.store(self.live.load(Relaxed).wrapping_sub(1), Relaxed);
     }
 
-    pub(crate) fn drain(&self, bytes: u64) {
-        self.draining.store(self.draining.load(Relaxed) + bytes, Relaxed);
+    pub(crate) fn drain(&self, location: Location, bytes: u64) {
+        let draining = &self.draining[side(location)];
+        draining.store(draining.load(Relaxed) + bytes, Relaxed);
     }
 
-    pub(crate) fn drained(&self, bytes: u64) {
-        self.draining.store(self.draining.load(Relaxed).saturating_sub(bytes), Relaxed);
+    pub(crate) fn drained(&self, location: Location, bytes: u64) {
+        let draining = &self.draining[side(location)];
+        draining.store(draining.load(Relaxed).saturating_sub(bytes), Relaxed);
     }
 
     /// Starts a client, with fresh totals unless it is the one that was in this slot before.

@@ -177,7 +177,7 @@ impl<S: HostSource> State<S> {
     #[cold]
     fn start_draining(&mut self, record: &ChunkRecord) {
         set_draining(record);
-        self.counters.drain(record.size());
+        self.counters.drain(Tag::of(record).source().location(), record.size());
     }
 
     /// A scratchpad has ended: newer ones reach less far, and those that nothing holds go back.
@@ -208,7 +208,7 @@ impl<S: HostSource> State<S> {
             if cell.pull_scratchpad(slot, record.size()).is_err() {
                 return self.report_corruption(record);
             }
-            self.counters.drained(record.size());
+            self.counters.drained(Location::Device, record.size());
             self.leave(slot, record, Location::Device);
         }
     }
@@ -310,7 +310,7 @@ impl<S: HostSource> State<S> {
                 self.settle_scratchpads(table, self.cell_index(channel, region));
             }
             source => {
-                self.counters.drained(record.size());
+                self.counters.drained(source.location(), record.size());
                 self.reclaim(slot, record, source);
             }
         }

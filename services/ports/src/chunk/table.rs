@@ -118,6 +118,13 @@ impl ChunkTable {
         page.get(place % RECORDS_PER_PAGE)
     }
 
+    /// Every record there is, chunk or not; for sums that nobody keeps.
+    pub fn records(&self) -> impl Iterator<Item = &ChunkRecord> {
+        let published = self.handles.iter().filter_map(OnceBox::get).flat_map(|table| &table[..]);
+        let others = self.unpublished.iter().filter_map(OnceBox::get).flat_map(|page| &page[..]);
+        published.chain(others)
+    }
+
     /// Service: makes sure that the page of `slot` exists.
     ///
     /// # Errors
