@@ -6,7 +6,9 @@ use alloc::vec::Vec;
 use axon_memory::{MemoryClient, MemoryConfig, MemoryService, MemorySet, PlatformMemory};
 use axon_platform::{DeviceAddr, Platform};
 use axon_ports::memory::ChannelGeometry;
-use axon_ports::{AllocRequest, Category, Lifespan, Location, MemoryError, MemoryGeometry};
+use axon_ports::{
+    AllocRequest, Category, ClientId, ClientSlot, Lifespan, Location, MemoryError, MemoryGeometry,
+};
 use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
 use embassy_sync::signal::Signal;
 
@@ -30,19 +32,21 @@ const GEOMETRY: MemoryGeometry = MemoryGeometry {
     small_arena: true,
 };
 
-/// A page of device memory with a handle.
-const PAGE: AllocRequest = AllocRequest {
-    client: None,
-    lifespan: Lifespan::Device,
-    size: 4096,
-    align: 0,
-    location: Location::Device,
-    channel: 0,
-    region: 0,
-    core: 0,
-    category: Category::TENSORS_DEVICE,
-    publish: true,
-};
+/// A page of device memory with a handle, as a client asks for it (MEM_ALLOC).
+fn page(id: ClientId, slot: ClientSlot) -> AllocRequest {
+    AllocRequest {
+        client: Some((id, slot)),
+        lifespan: Lifespan::Client,
+        size: 4096,
+        align: 0,
+        location: Location::Device,
+        channel: 0,
+        region: 0,
+        core: 0,
+        category: Category::TENSORS_DEVICE,
+        publish: true,
+    }
+}
 
 type Outcome = Result<Vec<Row>, MemoryError>;
 
@@ -65,11 +69,24 @@ pub(crate) async fn measure<P: Platform>(machine: &P) -> Result<Vec<Row>, Error>
 
 /// The task whose operations are counted.
 async fn ask<P: Platform>(machine: P, client: MemoryClient) -> Outcome {
-    let chunk = client.alloc(PAGE).await?;
+    let (id, slot) = (
+        ClientId::new(1).ok_or(MemoryError::NotAttached)?,
+        ClientSlot::new(0).ok_or(MemoryError::NotAttached)?,
+    );
+    client.attach(id, slot).await?;
+    let page = page(id, slot);
+    let chunk = client.alloc(page).await?;
     let handle = chunk.handle();
     let mut rows = Vec::new();
-    let looks = samples!(machine, drop(client.lookup(handle)?));
-    rows.push(Row::new("looking a handle up, with a pin", None, looks));
+    let looks = samples!(machine, before => {
+        let pin = client.lookup(handle)?;
+        let took = machine.cycles().wrapping_sub(before);
+        drop(pin);
+        took
+    });
+    rows.push(Row::new("looking a handle up, with a pin", Some(30), looks));
+    let both = samples!(machine, drop(client.lookup(handle)?));
+    rows.push(Row::new("looking a handle up, pin given back", None, both));
     let finds = samples!(machine, {
         client.find(handle)?;
     });
@@ -78,10 +95,10 @@ async fn ask<P: Platform>(machine: P, client: MemoryClient) -> Outcome {
     let mut handles = Vec::with_capacity(crate::SAMPLES + crate::WARM_UP);
     // The reference stays with the handle, as for a client that knows numbers only.
     let allocations =
-        samples!(machine, handles.push(client.alloc(PAGE).await?.into_header().handle()));
+        samples!(machine, handles.push(client.alloc(page).await?.into_header().handle()));
     rows.push(Row::new("allocating 4 KiB of device memory", None, allocations));
     let frees = samples!(machine, {
-        client.free(None, handles.pop().unwrap_or_default()).await?;
+        client.free(Some(id), handles.pop().unwrap_or_default()).await?;
     });
     rows.push(Row::new("freeing it", None, frees));
     drop(chunk);

@@ -51,7 +51,7 @@ impl MemoryClient {
     ///
     /// # Errors
     /// [`MemoryError::BadHandle`].
-    #[inline]
+    #[inline(always)]
     pub fn lookup(&self, handle: u64) -> Result<Pin, MemoryError> {
         self.table.pin(handle).ok_or(MemoryError::BadHandle { handle })
     }

@@ -94,14 +94,11 @@ pub struct ChunkHeader {
     name: ChunkName,
 }
 
-/// Stands in for a record that does not exist, so that no accessor can panic.
-static NO_RECORD: ChunkRecord = ChunkRecord::new();
-
 impl ChunkHeader {
     /// The shared record; its contents are this chunk's only while the generation matches.
-    #[inline]
+    #[inline(always)]
     pub fn record(&self) -> &ChunkRecord {
-        self.table.record(self.name.slot).unwrap_or(&NO_RECORD)
+        self.table.known(self.name.slot)
     }
 
     /// What never changes. A released chunk without pins answers a size of 0.
@@ -269,19 +266,30 @@ impl Pin {
 
 impl Clone for Pin {
     /// Another pin; allowed on a dead chunk, because this one already holds the memory.
-    #[inline]
+    #[inline(always)]
     fn clone(&self) -> Pin {
         self.0.record().pin_held();
         Pin(self.0.clone())
     }
 }
 
-impl Drop for Pin {
-    #[inline]
-    fn drop(&mut self) {
+impl Pin {
+    /// Gives the pin of a dead chunk back, or one of very many.
+    #[cold]
+    #[inline(never)]
+    fn give_back(&self) {
         let record = self.0.record();
         if record.unpin() {
             self.0.table.release(self.0.name.slot, record);
+        }
+    }
+}
+
+impl Drop for Pin {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if !self.0.record().unpin_live() {
+            self.give_back();
         }
     }
 }

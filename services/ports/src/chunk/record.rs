@@ -20,6 +20,8 @@ use crate::{Category, ClientId, CoreId, Lifespan, Location};
 const PAGE_SHIFT: u32 = 12;
 const PIN: u64 = 1;
 const PINS: u64 = 0xf_ffff;
+/// Set only where pins are counted the careful way, because there are so many.
+const MANY_PINS: u64 = 1 << 19;
 const DROP: u64 = 1 << 20;
 const DROPS: u64 = 0x3ff << 20;
 /// The chunk is host memory; in this word so that pinning device memory need not look elsewhere.
@@ -27,7 +29,6 @@ const HOST: u64 = 1 << 30;
 const QUEUED: u64 = 1 << 31;
 /// The generation is the upper half.
 const GENERATION: u32 = 32;
-const GENERATIONS: u64 = !0 << GENERATION;
 /// Bit of the state: a chunk lives.
 const ALIVE: u64 = 1 << GENERATION;
 
@@ -373,17 +374,16 @@ impl ChunkRecord {
         })
     }
 
-    /// Takes a pin on a chunk that lived when the word was `state`: the generation. `None` where it
-    /// is gone, is host memory, or has another pin; [`Self::pin`] decides then.
+    /// Takes a pin on a chunk of device memory: its generation. `None` where no chunk lives, or
+    /// where [`Self::pin`] has to decide.
     #[inline(always)]
-    pub(super) fn pin_unshared(&self, state: u64) -> Option<u32> {
-        let unpinned = state & GENERATIONS;
-        self.exchange(unpinned, unpinned + PIN).ok()?;
-        Some(generation_of(state))
+    pub(super) fn pin_device(&self) -> Option<u32> {
+        let state = self.state.load(Ordering::Acquire);
+        let usual = state & ALIVE != 0 && state & (HOST | MANY_PINS) == 0;
+        (usual && self.exchange(state, state + PIN).is_ok()).then_some(generation_of(state))
     }
 
     /// Takes a pin on the chunk of `generation`; `false` where it is gone.
-    #[inline(never)]
     pub(super) fn pin(&self, generation: u32) -> bool {
         let mut now = self.state.load(Ordering::Relaxed);
         while generation_of(now) == generation && generation & 1 != 0 {
@@ -403,28 +403,33 @@ impl ChunkRecord {
     }
 
     /// Another pin for somebody who holds one; works on a dead chunk too.
+    #[inline(always)]
     pub(super) fn pin_held(&self) {
+        let now = self.state.load(Ordering::Relaxed);
+        if now & MANY_PINS != 0 || self.exchange(now, now + PIN).is_err() {
+            self.pin_held_again();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn pin_held_again(&self) {
         let mut now = self.state.load(Ordering::Relaxed);
         while let Err(seen) = self.exchange(now, add_pin(now)) {
             now = seen;
         }
     }
 
-    /// Gives a pin back; `true` where the caller must put the slot into the release chain.
-    #[inline]
-    pub(super) fn unpin(&self) -> bool {
+    /// Gives a pin back, where the chunk lives and nobody has to be told; else `false`, and
+    /// [`Self::unpin`] decides.
+    #[inline(always)]
+    pub(super) fn unpin_live(&self) -> bool {
         let now = self.state.load(Ordering::Relaxed);
-        // Mostly the chunk lives and stays pinned or not, and nobody has to be told.
-        let usual = now & ALIVE != 0 && now & PINS != PINS;
-        if usual && self.exchange(now, now - PIN).is_ok() {
-            return false;
-        }
-        self.unpin_again()
+        now & ALIVE != 0 && now & MANY_PINS == 0 && self.exchange(now, now - PIN).is_ok()
     }
 
-    #[cold]
-    #[inline(never)]
-    fn unpin_again(&self) -> bool {
+    /// Gives a pin back; `true` where the caller must put the slot into the release chain.
+    pub(super) fn unpin(&self) -> bool {
         let mut now = self.state.load(Ordering::Relaxed);
         loop {
             let mut new = if now & PINS == PINS { now } else { now - PIN };

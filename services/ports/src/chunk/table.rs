@@ -46,6 +46,9 @@ pub const GATE_DOWN: u32 = 1 << 31;
 type HandleTable = [ChunkRecord; HANDLES_PER_TABLE];
 type RecordPage = [ChunkRecord; RECORDS_PER_PAGE];
 
+/// Stands in for a record that does not exist, so that no accessor can panic.
+static NO_RECORD: ChunkRecord = ChunkRecord::new();
+
 /// There is no memory for another page of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoRoom;
@@ -116,6 +119,22 @@ impl ChunkTable {
         let place = (slot - HANDLE_LIMIT) as usize;
         let page = self.unpublished.get(place / RECORDS_PER_PAGE)?.get()?;
         page.get(place % RECORDS_PER_PAGE)
+    }
+
+    /// The record of a chunk, whose page exists.
+    #[inline(always)]
+    pub(super) fn known(&self, slot: u32) -> &ChunkRecord {
+        if slot < HANDLE_LIMIT
+            && let Some(table) = self.handles[slot as usize / HANDLES_PER_TABLE].get()
+        {
+            return &table[slot as usize % HANDLES_PER_TABLE];
+        }
+        self.known_elsewhere(slot)
+    }
+
+    #[inline(never)]
+    fn known_elsewhere(&self, slot: u32) -> &ChunkRecord {
+        self.record(slot).unwrap_or(&NO_RECORD)
     }
 
     /// Every record there is, chunk or not; for sums that nobody keeps.
@@ -193,23 +212,33 @@ impl ChunkTable {
     /// Pins the chunk that `handle` names.
     #[inline(always)]
     pub fn pin(self: &Arc<Self>, handle: u64) -> Option<Pin> {
+        // Mostly it is device memory in the record of that number; one look decides.
+        if handle < u64::from(self.open_handles.load(Ordering::Relaxed))
+            && let Some(table) =
+                self.handles[handle as usize / HANDLES_PER_TABLE % HANDLE_TABLES].get()
+            && let Some(generation) = table[handle as usize % HANDLES_PER_TABLE].pin_device()
+        {
+            let name = ChunkName { slot: handle as u32, generation };
+            return Some(Pin(ChunkHeader { table: self.clone(), host: None, name }));
+        }
+        self.pin_found(handle)
+    }
+
+    /// As [`Self::pin`], for any chunk.
+    #[inline(never)]
+    fn pin_found(self: &Arc<Self>, handle: u64) -> Option<Pin> {
         let (slot, state, record) = self.find_record(handle)?;
-        let Some(generation) = record.pin_unshared(state) else {
-            return self.pin_other(ChunkName { slot, generation: generation_of(state) }, record);
-        };
-        let name = ChunkName { slot, generation };
-        Some(Pin(ChunkHeader { table: self.clone(), host: None, name }))
+        self.pin_record(ChunkName { slot, generation: generation_of(state) }, record)
     }
 
     /// Pins a chunk found before; `None` where it has gone since.
     #[inline]
     pub fn pin_name(self: &Arc<Self>, name: ChunkName) -> Option<Pin> {
-        self.pin_other(name, self.record(name.slot)?)
+        self.pin_record(name, self.record(name.slot)?)
     }
 
-    /// Pins host memory, or memory that somebody else has pinned too.
-    #[inline(never)]
-    fn pin_other(self: &Arc<Self>, name: ChunkName, record: &ChunkRecord) -> Option<Pin> {
+    /// Pins the chunk of a record, where it is still there.
+    fn pin_record(self: &Arc<Self>, name: ChunkName, record: &ChunkRecord) -> Option<Pin> {
         if !record.pin(name.generation) {
             return None;
         }
