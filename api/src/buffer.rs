@@ -2,9 +2,10 @@
 
 use alloc::sync::Arc;
 use core::ops::{Bound, Deref, RangeBounds};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use axon_platform::{DeviceAddr, DmaBuf, Platform};
-use axon_ports::telemetry::TraceEvent;
+use axon_ports::telemetry::{EventKind, TraceEvent};
 use axon_ports::{Category, Chunk, ChunkFacts, CoreId, Location, Pin};
 
 use crate::bounce::Bounce;
@@ -16,6 +17,8 @@ use crate::{Device, Error, Fill, Span};
 pub struct Buffer<P: Platform> {
     client: Arc<Shared<P>>,
     chunk: Chunk,
+    /// The client was shown the memory itself, which is in the event ring.
+    exposed: AtomicBool,
 }
 
 /// Memory of the device.
@@ -26,7 +29,7 @@ pub struct HostBuffer<P: Platform>(Buffer<P>);
 
 impl<P: Platform> Buffer<P> {
     pub(crate) fn new(client: Arc<Shared<P>>, chunk: Chunk) -> Self {
-        Buffer { client, chunk }
+        Buffer { client, chunk, exposed: AtomicBool::new(false) }
     }
 
     /// Address, size, place, core.
@@ -102,6 +105,14 @@ impl<P: Platform> Buffer<P> {
         Ok(View { client: &self.client, pin })
     }
 
+    /// Once a handle: what looks at its memory often would push everything else out of the ring.
+    #[cold]
+    fn note_exposed(&self) {
+        self.exposed.store(true, Ordering::Relaxed);
+        let address = self.chunk.facts().pa.0;
+        self.client.device.note(self.client.access.client(), EventKind::BufferExposed, address);
+    }
+
     /// Why there is no pin.
     #[cold]
     fn refusal(&self) -> Error {
@@ -143,6 +154,9 @@ impl<P: Platform> HostBuffer<P> {
     /// The CPU's view of the memory. Every access is checked; what a running transfer moves is some
     /// mixture of old and new bytes. `None` where the chunk was freed by its number.
     pub fn memory(&self) -> Option<&DmaBuf> {
+        if !self.0.exposed.load(Ordering::Relaxed) {
+            self.0.note_exposed();
+        }
         self.0.chunk.host()
     }
 }

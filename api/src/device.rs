@@ -79,7 +79,7 @@ impl<P: Platform> Device<P> {
         let Published { device: neuron, completion, reset, notify } =
             ladder.publish(memory.clone())?;
         let telemetry = match &driver.config.telemetry {
-            Some(config) => telemetry::make(platform, config, &neuron, &memory),
+            Some(config) => telemetry::make(driver, config, &neuron, &memory),
             None => Ok(None),
         };
         let telemetry = match telemetry {
@@ -354,8 +354,13 @@ impl<P: Platform> Device<P> {
     /// replaces. assumed: what moves or allocates memory has trace points instead, which cost
     /// nothing while they are off.
     pub(crate) fn note_call(&self, client: ClientId, command: u64) {
-        let (neuron, kind) = (&self.0.neuron, EventKind::Call);
-        neuron.records().events.record(neuron.platform().now(), Some(client), kind, command);
+        self.note(client, EventKind::Call, command);
+    }
+
+    /// A record in the event ring on behalf of a client.
+    pub(crate) fn note(&self, client: ClientId, kind: EventKind, data: u64) {
+        let neuron = &self.0.neuron;
+        neuron.records().events.record(neuron.platform().now(), Some(client), kind, data);
     }
 
     /// The hardware gate of calls that do not wait (specification 05 §6).

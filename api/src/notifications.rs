@@ -14,6 +14,7 @@ use alloc::sync::Arc;
 
 use axon_neuron::notify::{self, Notification, Peek, QueueInfo, QueueSpec};
 use axon_platform::{DmaBuf, Platform};
+use axon_ports::telemetry::EventKind;
 
 use crate::client::Shared;
 use crate::{Client, Device, Error};
@@ -109,7 +110,10 @@ impl<P: Platform> NotificationQueue<P> {
 
     /// The ring as it lies in host memory; `None` for one in device memory, and behind the end.
     pub fn memory(&self) -> Option<DmaBuf> {
-        self.queue.memory()
+        let memory = self.queue.memory()?;
+        let (device, client) = (&self.client.device, self.client.access.client());
+        device.note(client, EventKind::BufferExposed, memory.bus().0);
+        Some(memory)
     }
 
     /// Number under which [`Client::by_handle`] finds the memory of the ring.

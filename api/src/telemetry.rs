@@ -8,15 +8,18 @@ use axon_neuron::hal::Hal;
 use axon_neuron::hal::identity::{Environment, Generation};
 use axon_neuron::{AvailableProfiles, CoreState, NeuronDevice};
 use axon_platform::Platform;
+use axon_pod::{PodState, PodStatus, PodType};
 use axon_ports::reset::DeviceState;
 use axon_ports::telemetry::DeviceRecords;
 use axon_ports::telemetry::cell::GaugeReading;
 use axon_ports::{Category, ClientId, CoreId, CoreMap, DeviceIndex, Location};
 use axon_telemetry::{
     ClientMemory, Datastore, DatastoreSnapshot, DeviceFacts, DeviceNames, DeviceSensors,
-    MemoryCounter, MetricSink, PeLayout, PostError, PostingMode, Slab, Telemetry, TelemetryConfig,
+    MemoryCounter, MetricSink, PeLayout, PodModes, PostError, PostingMode, QueueUse, Slab,
+    Telemetry, TelemetryConfig,
 };
 
+use crate::driver::Inner as DriverInner;
 use crate::{Client, Device, Error};
 
 /// Telemetry of a device on platform `P`.
@@ -26,6 +29,7 @@ pub type DeviceTelemetry<P> = Telemetry<P, Sensors<P>>;
 pub struct Sensors<P: Platform> {
     neuron: NeuronDevice<P>,
     memory: MemoryClient,
+    driver: Arc<DriverInner<P>>,
 }
 
 impl<P: Platform> DeviceSensors for Sensors<P> {
@@ -97,6 +101,24 @@ impl<P: Platform> DeviceSensors for Sensors<P> {
     fn performance_profile(&self) -> u32 {
         self.neuron.performance_profile().into()
     }
+
+    fn pod(&self) -> Option<PodModes> {
+        let status = self.driver.pod.handle().status();
+        let known = status.pod_type != PodType::None && status.state != PodState::InProgress;
+        let PodStatus { modes_supported: supported, mode, .. } = status;
+        known.then_some(PodModes { supported, mode: mode as u32 })
+    }
+
+    fn queues(&self, each: &mut dyn FnMut(QueueUse<'_>)) {
+        self.neuron.notification_queues(|queue| {
+            each(QueueUse {
+                block: &alloc::format!("{}", queue.block),
+                queue: queue.position.into(),
+                consumed: queue.counters.consumed,
+                overflows: queue.counters.overflows,
+            });
+        });
+    }
 }
 
 impl<P: Platform> MetricSink for Sensors<P> {
@@ -141,7 +163,7 @@ fn category_of(counter: MemoryCounter) -> Option<Category> {
 
 /// Telemetry on the slabs that the ladder has taken; `None` where it took none.
 pub(crate) fn make<P: Platform>(
-    platform: &P,
+    driver: &Arc<DriverInner<P>>,
     config: &TelemetryConfig,
     neuron: &NeuronDevice<P>,
     memory: &MemoryClient,
@@ -151,11 +173,12 @@ pub(crate) fn make<P: Platform>(
     }
     let pins = neuron.datastore().iter().filter_map(|chunk| chunk.pin());
     let slabs = pins.filter_map(Slab::from_pin).collect();
-    let sensors = Sensors { neuron: neuron.clone(), memory: memory.clone() };
+    let (neuron, memory, driver) = (neuron.clone(), memory.clone(), driver.clone());
     let facts = facts(neuron.hal(), neuron.index());
     let records = neuron.records().clone();
-    let config = config.clone();
-    Ok(Some(Telemetry::new(platform.clone(), facts, config, records, slabs, sensors)?))
+    let (config, platform) = (config.clone(), driver.platform.clone());
+    let sensors = Sensors { neuron, memory, driver };
+    Ok(Some(Telemetry::new(platform, facts, config, records, slabs, sensors)?))
 }
 
 fn facts(hal: &Hal, device: DeviceIndex) -> DeviceFacts {

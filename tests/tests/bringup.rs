@@ -50,7 +50,43 @@ fn check(description: &str, cores: usize) {
     // Nothing moved that is not in the report.
     let rung: u64 = rows(&report).iter().map(|row| number(row, "doorbells")).sum();
     assert_eq!(rung, models.iter().map(|model| model.doorbells).sum::<u64>(), "{description}");
-    assert_eq!(Some(rung), report["metrics"]["dma_doorbells"].as_u64(), "{description}");
+    let moved: u64 = rows(&report).iter().map(|row| number(row, "bytes")).sum();
+    check_metrics(&report["metrics"], &models, (rung, moved), cores as u64);
+}
+
+/// What the driver counted is what the models saw.
+fn check_metrics(metrics: &Value, models: &[axon_model::Report], copied: (u64, u64), cores: u64) {
+    let sum = |of: fn(&axon_model::Report) -> u64| models.iter().map(of).sum::<u64>();
+    let count = |name: &str| number(metrics, name);
+    let labelled = |family: &str, label: &str| count(&format!("{family}{{{label}}}"));
+    assert_eq!((count("dma_doorbells"), count("dma_bytes")), copied);
+    // One descriptor reads, one writes.
+    assert_eq!(2 * count("dma_descriptors"), sum(|model| model.descriptors));
+    // A batch ends with its marker, four bytes more.
+    assert_eq!(count("dma_batches"), sum(|model| model.markers));
+    assert_eq!(count("dma_bytes") + 4 * count("dma_batches"), sum(|model| model.bytes));
+    let resets = |scope| labelled("neuron_reset_duration_seconds_count", scope);
+    assert_eq!(resets("scope=\"device\""), sum(|model| model.device_resets));
+    assert_eq!(resets("scope=\"core\""), sum(|model| model.core_resets));
+    // Firmware took both bands of every device, to the byte.
+    let requests = |command| labelled("neuron_fwio_requests_total", command);
+    assert_eq!(
+        requests("command=\"post_metric\"") + requests("command=\"read\""),
+        sum(|model| model.mailbox_answers)
+    );
+    let posts = |model: &axon_model::Report| model.posts.len() as u64;
+    assert_eq!(requests("command=\"post_metric\""), models.iter().map(posts).sum::<u64>());
+    let bytes = models.iter().flat_map(|model| &model.posts).map(|post| post.bytes.len() as u64);
+    assert_eq!(count("neuron_metrics_posted_bytes_total"), bytes.sum::<u64>());
+    assert_ne!(count("neuron_metrics_posted_bytes_total"), 0);
+    // A queue of every core was armed, is off, and has seen nothing.
+    let events = |kind| labelled("neuron_log_records_total", kind);
+    assert_eq!(events("kind=\"queue_armed\""), cores);
+    assert_eq!(events("kind=\"queue_destroyed\""), cores);
+    assert_eq!(count("neuron_nq_queues_armed"), 0);
+    let queues: Vec<_> = models.iter().flat_map(|model| &model.notifications).collect();
+    assert_eq!(queues.len() as u64, cores);
+    assert!(queues.iter().all(|queue| queue.size == 0 && queue.written == 0));
 }
 
 #[test]

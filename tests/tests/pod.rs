@@ -100,3 +100,36 @@ fn api_e62_api_e63_hosts_without_pods() {
         assert_eq!(cx.driver.pod(), pod);
     });
 }
+
+#[test]
+fn the_rows_of_a_pod_are_posted_once_it_is_known() {
+    let posted = |machine: &Machine, id: u8| {
+        let posts = machine.report(0).unwrap().posts;
+        let all = posts.iter().flat_map(|post| axon::metrics::posting::records(&post.bytes));
+        let of_id = all.filter(|(seen, _)| *seen == id);
+        of_id.map(|(_, value)| String::from_utf8_lossy(value).into_owned()).collect::<Vec<_>>()
+    };
+    let single = FunctionConfig::new(Product::Trn2, 0);
+    let mut switched = single.clone();
+    (switched.routing_id, switched.server_rack_id) = (64, 0x8003);
+    for (name, config, expected) in [
+        ("trn2es.48xlarge", switched, [Some("26"), Some("3")]),
+        ("trn2.48xlarge", single, [None; 2]),
+    ] {
+        let machine = node(name, config);
+        run(&machine, |cx| async move {
+            cx.driver.settled().await;
+            cx.platform.sleep(Duration::from_millis(1)).await;
+            let device = cx.driver.device(0).unwrap();
+            let client = device.open().await.unwrap();
+            let _claim = client.claim(2, 0..=7).await.unwrap();
+            if expected[0].is_some() {
+                cx.driver.pod_set_mode(Mode::X2V).await.unwrap();
+            }
+            device.telemetry().unwrap().post_now().await.unwrap();
+        });
+        for (id, value) in [57, 58].into_iter().zip(expected) {
+            assert!(posted(&machine, id).iter().map(String::as_str).eq(value), "{name} {id}");
+        }
+    }
+}

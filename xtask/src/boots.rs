@@ -159,8 +159,42 @@ fn all_is_well(outcomes: &[Outcome]) -> Result<(), String> {
         }
         let rung = total(&report["copies"], "doorbells");
         let seen = total(&report["model"], "doorbells");
-        ensure(rung == seen, || format!("{rung} doorbells rung for copies, the models saw {seen}"))
+        ensure(rung == seen, || {
+            format!("{rung} doorbells rung for copies, the models saw {seen}")
+        })?;
+        metrics_are_true(report)
     })
+}
+
+/// What the driver counted is what the models saw.
+fn metrics_are_true(report: &Value) -> Result<(), String> {
+    let metric = |name: &str| report["metrics"][name].as_u64();
+    let models = |key| Some(total(&report["model"], key));
+    let posts = "neuron_fwio_requests_total{command=\"post_metric\"}";
+    let lengths = |key: &'static str| {
+        list(&report["model"]).iter().map(move |model| list(&model[key]).len() as u64)
+    };
+    for (name, counted, seen) in [
+        ("doorbells", metric("dma_doorbells"), models("doorbells")),
+        ("markers", metric("dma_batches"), models("markers")),
+        ("descriptors", metric("dma_descriptors").map(|side| 2 * side), models("descriptors")),
+        (
+            "resets",
+            metric("neuron_reset_duration_seconds_count{scope=\"device\"}"),
+            models("device_resets"),
+        ),
+        ("posts", metric(posts), Some(lengths("posts").sum())),
+        (
+            "queues",
+            metric("neuron_log_records_total{kind=\"queue_armed\"}"),
+            Some(lengths("notifications").sum()),
+        ),
+    ] {
+        ensure(counted.is_some() && counted == seen, || {
+            format!("the driver counted {counted:?} {name}, the models {seen:?}")
+        })?;
+    }
+    Ok(())
 }
 
 /// The console's last lines say this.

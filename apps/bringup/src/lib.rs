@@ -1,4 +1,5 @@
-//! Brings every device up, copies in every direction, checks every byte, reports.
+//! Brings every device up, copies in every direction, checks every byte, arms a notification queue of
+//! every core, reports.
 //!
 //! The default application: what a new machine runs first. It prints a table of functions, one
 //! line for each core, and one line of JSON (`axon-report: …`) for whoever started it. The exit
@@ -8,6 +9,8 @@
 //! |---|---|
 //! | [`plan`] | sizes and offsets |
 //! | [`copies`] | the plan carried out on one core |
+//! | [`queues`] | a notification queue of one core |
+//! | [`metrics`] | what the driver counted meanwhile |
 //! | [`report`] | the JSON line |
 //! | [`table`] | what a person reads |
 
@@ -17,7 +20,9 @@
 extern crate alloc;
 
 pub mod copies;
+pub mod metrics;
 pub mod plan;
+pub mod queues;
 pub mod report;
 pub mod table;
 
@@ -26,8 +31,6 @@ use alloc::string::{String, ToString};
 
 use axon::hal::identity::Product;
 use axon::ports::reset::DeviceState;
-use axon::ports::telemetry::EventKind;
-use axon::ports::telemetry::counters::ResetTimes;
 use axon::{Context, Device, Error, ExitCode, Refusal, Rung};
 use axon_platform::{Errno, Platform};
 
@@ -57,7 +60,7 @@ pub async fn main<P: Platform>(cx: Context<P>) -> ExitCode {
     let mut complete = !report.devices.is_empty();
     complete &= report.devices.iter().all(|row| row.error.is_none());
     for device in devices.iter().filter(|device| device.state() == DeviceState::Ready) {
-        if let Err(error) = check_device(device, &mut report).await {
+        if let Err(error) = check_device(&platform, device, &mut report).await {
             print(&format!("{}: {error}\n", device.index()));
             complete = false;
         }
@@ -70,37 +73,25 @@ pub async fn main<P: Platform>(cx: Context<P>) -> ExitCode {
     if report.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Every copy of the plan on every core of one device.
-async fn check_device<P: Platform>(device: &Device<P>, report: &mut Report) -> Result<(), Error> {
+/// Every copy of the plan and a queue on every core of one device.
+async fn check_device<P: Platform>(
+    platform: &P,
+    device: &Device<P>,
+    report: &mut Report,
+) -> Result<(), Error> {
     let client = device.open().await?;
     let mut result = Ok(());
     for core in device.hal().core_ids() {
         result = copies::check_core(&client, core, &mut report.copies).await;
+        if result.is_ok() {
+            result = queues::check_core(&client, core).await;
+        }
         if result.is_err() {
             break;
         }
     }
     client.close().await;
-    let counters = device.counters();
-    let records = device.records();
-    let (resets, mailbox) = (&records.counters.resets, &records.counters.mailbox);
-    let of_both = |count: fn(&ResetTimes) -> u64| count(&resets.device) + count(&resets.core);
-    for (name, value) in [
-        ("dma_batches", counters.batches),
-        ("dma_bytes", counters.bytes),
-        ("dma_descriptors", counters.descriptors),
-        ("dma_doorbells", counters.doorbells),
-        ("dma_register_reads", counters.register_reads),
-        ("dma_timeouts", counters.timeouts),
-        ("events", EventKind::ALL.iter().map(|kind| records.events.count(*kind)).sum()),
-        ("firmware_errors", mailbox.errors.get()),
-        ("reset_failures", of_both(|times| times.failures.get())),
-        ("reset_ns", of_both(|times| times.sum_ns.get())),
-        ("resets", of_both(ResetTimes::count)),
-    ] {
-        *report.metrics.entry(name).or_default() += value;
-    }
-    result
+    result.and(metrics::collect(platform, device, &mut report.metrics).await)
 }
 
 fn device_row<P: Platform>(device: &Device<P>) -> DeviceRow {

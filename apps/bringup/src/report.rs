@@ -2,13 +2,14 @@
 //!
 //! The launcher adds what the emulated functions saw (`model`) and writes the file.
 
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use axon_platform::Platform;
 use serde::Serialize;
+
+use crate::metrics::Metrics;
 
 /// Start of the line that carries the report.
 pub const MARK: &str = "axon-report: ";
@@ -25,8 +26,8 @@ pub struct Report {
     pub devices: Vec<DeviceRow>,
     /// Every copy that was checked.
     pub copies: Vec<CopyRow>,
-    /// Totals of the run by name.
-    pub metrics: BTreeMap<&'static str, u64>,
+    /// What the driver counted, by name, added up over devices and cores.
+    pub metrics: Metrics,
 }
 
 /// What it took to start.

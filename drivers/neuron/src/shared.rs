@@ -122,7 +122,7 @@ impl<P: Platform> Shared<P> {
             registers: rungs.registers.clone(),
             states: States::new(),
             resets: Arc::new(ResetQueue::new()),
-            notifications: Notifications::new(manage_notifications),
+            notifications: Notifications::new(manage_notifications, records.clone()),
             stopped: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             work: AtomicWaker::new(),
@@ -212,7 +212,7 @@ impl<P: Platform> Shared<P> {
             return;
         }
         log::error!("{} ({}): the device answers all-ones", self.index, self.bdf);
-        self.notifications.quarantine();
+        self.notifications.quarantine(self.platform.now());
         self.end_everything(Error::DeviceGone, Outcome::Gone);
     }
 

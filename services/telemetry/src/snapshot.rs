@@ -173,6 +173,9 @@ impl Snapshot {
                 overflows: queue.overflows,
             });
         });
+        queues
+            .0
+            .sort_unstable_by(|a: &QueueSnapshot, b| (&a.block, a.queue).cmp(&(&b.block, b.queue)));
         let both = [Location::Host, Location::Device];
         let at = shared.platform.now();
         let turn = shared.turn(|state| Turn::take(shared, state))?;

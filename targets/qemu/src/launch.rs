@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::console::Console;
 use crate::devices::{Fault, Function, Product, plan};
+use crate::guest::EMULATED;
 use crate::model::Server;
 use crate::session::{Event, ProcessId, Session};
 use crate::terminal::{EachKey, forward_input};
@@ -138,10 +139,14 @@ impl Launch {
         session: &mut Session,
     ) -> Result<ProcessId, Error> {
         let mut files = Vec::new();
-        if let Some(script) = &self.script {
-            let path = session.scratch()?.join("script");
-            fs::write(&path, script).map_err(Error::file("write", &path))?;
-            files.push(("script", path));
+        let emulated = (!servers.is_empty()).then(|| format!("{} functions\n", servers.len()));
+        for (name, text) in
+            [("script", self.script.as_deref()), (EMULATED, emulated.as_deref().map(str::as_bytes))]
+        {
+            let Some(text) = text else { continue };
+            let path = session.scratch()?.join(name);
+            fs::write(&path, text).map_err(Error::file("write", &path))?;
+            files.push((name, path));
         }
         let own_words = [
             (interactive, "axon.interactive"),

@@ -3,7 +3,10 @@
 use std::future::Future;
 use std::time::Duration;
 
-use axon::{Client, Device, Driver, Error, Notification, NotificationQueue, QueueSpec};
+use axon::metrics::TelemetryConfig;
+use axon::{
+    Client, Device, Driver, DriverConfig, Error, Notification, NotificationQueue, QueueSpec,
+};
 use axon_hosted::Machine;
 use axon_model::report::{RegisterRecord, Report};
 use axon_model::{FunctionConfig, NotificationBlock, Product, QueueState};
@@ -22,6 +25,7 @@ pub struct Bench {
 pub struct Setup {
     pub function: FunctionConfig,
     pub config: DeviceConfig,
+    pub telemetry: Option<TelemetryConfig>,
     pub seed: u64,
     /// What the model may complain of.
     pub violations: usize,
@@ -39,12 +43,18 @@ impl Setup {
     pub fn of(product: Product) -> Self {
         let config = DeviceConfig { manage_notifications: true, ..DeviceConfig::default() };
         let function = FunctionConfig::new(product, 0);
-        Setup { function, config, seed: 0, violations: 0 }
+        Setup { function, config, telemetry: None, seed: 0, violations: 0 }
     }
 
     /// Somebody else manages the queues: the driver only programs rings.
     pub fn unmanaged(mut self) -> Self {
         self.config.manage_notifications = false;
+        self
+    }
+
+    /// With datastore and poster.
+    pub fn telemetry(mut self) -> Self {
+        self.telemetry = Some(TelemetryConfig::default());
         self
     }
 
@@ -56,7 +66,8 @@ impl Setup {
     pub fn run<F: Future>(self, test: impl FnOnce(Bench) -> F) -> F::Output {
         let machine = self.machine();
         let output = machine.run(async {
-            let driver = Driver::with_config(machine.clone(), self.config);
+            let config = DriverConfig { device: self.config, telemetry: self.telemetry };
+            let driver = Driver::with_config(machine.clone(), config);
             driver.settled().await;
             let device = driver.devices().into_iter().next().expect("a device");
             let client = device.open().await.unwrap();

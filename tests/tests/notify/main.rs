@@ -10,3 +10,4 @@ mod flow;
 mod garbage;
 mod rig;
 mod sync;
+mod telemetry;

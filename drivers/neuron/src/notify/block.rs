@@ -4,19 +4,44 @@
 //! Block-wide registers are kept here as they were written and never read back. They are touched
 //! only where the driver manages queues.
 
+use core::fmt;
+
 use axon_platform::{DeviceAddr, MmioWindow};
 use axon_ports::CoreId;
 
-use super::WhenFull;
+use super::{Producer, QueueCounters, WhenFull};
 use crate::hal::HardwareQueue;
 use crate::registers::notific::{self, Queue};
 
 /// Queues whose records go through a coalescer.
 const COALESCED: u8 = 4;
 
-/// Registers of a block that several queues share.
+/// Queues whose figures a block keeps; silicon has ten.
+const POSITIONS: usize = 16;
+
+/// A block as metrics name it: `nc3`, `ts9`, `nc0.dma4` (specification 07 §16.4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlockName {
+    /// Who fills its queues.
+    pub producer: Producer,
+    /// Engine of the core whose trace it holds.
+    pub engine: Option<u8>,
+}
+
+impl fmt::Display for BlockName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.producer {
+            Producer::Core(core) => write!(f, "nc{core}")?,
+            Producer::TopSp(topsp) => write!(f, "ts{topsp}")?,
+        }
+        self.engine.map_or(Ok(()), |engine| write!(f, ".dma{engine}"))
+    }
+}
+
+/// Registers of a block that several queues share, and what became of the queues that are gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Block {
+    name: BlockName,
     start: u64,
     single: bool,
     core: CoreId,
@@ -28,12 +53,16 @@ pub(super) struct Block {
     /// Queues that may have lost a record since they were looked after: the cause does not say
     /// which one it was.
     suspects: u32,
+    /// By position; `None` for one that never was a queue.
+    past: [Option<QueueCounters>; POSITIONS],
 }
 
 impl Block {
     /// The block of a queue, as after a reset.
-    pub(super) const fn new(queue: &HardwareQueue) -> Self {
+    pub(super) const fn new(queue: &HardwareQueue, name: BlockName) -> Self {
         Block {
+            name,
+            past: [None; POSITIONS],
             start: queue.block,
             single: queue.single,
             core: queue.core,
@@ -43,6 +72,24 @@ impl Block {
             ignore_full: 0,
             suspects: 0,
         }
+    }
+
+    /// How metrics name it.
+    pub(super) const fn name(&self) -> BlockName {
+        self.name
+    }
+
+    /// A queue at this position is gone.
+    pub(super) fn remember(&mut self, position: u8, counters: &QueueCounters) {
+        if let Some(past) = self.past.get_mut(usize::from(position)) {
+            let past = past.get_or_insert_default();
+            *past = past.plus(counters);
+        }
+    }
+
+    /// What became of the queues that are gone, by position; `None` where there was none.
+    pub(super) const fn past(&self) -> &[Option<QueueCounters>; POSITIONS] {
+        &self.past
     }
 
     /// First register.
@@ -187,7 +234,8 @@ mod tests {
 
     fn block(single: bool) -> Block {
         let core = CoreId::new(0).unwrap();
-        Block::new(&HardwareQueue { block: START, position: 4, single, core, engine: None })
+        let queue = HardwareQueue { block: START, position: 4, single, core, engine: None };
+        Block::new(&queue, BlockName { producer: Producer::Core(0), engine: None })
     }
 
     fn offsets(writes: &[(u64, u32)]) -> std::vec::Vec<(u64, u32)> {
@@ -254,6 +302,26 @@ mod tests {
         assert_eq!(offsets(&window.take_writes()), held);
         block.resume(&window, 2);
         assert_eq!(offsets(&window.take_writes()), [(0x18, 0), (0x15c, 0), (0x14, 4)]);
+    }
+
+    #[test]
+    fn blocks_are_named_as_metrics_name_them() {
+        let name = |producer, engine| std::format!("{}", BlockName { producer, engine });
+        assert_eq!(name(Producer::Core(3), None), "nc3");
+        assert_eq!(name(Producer::TopSp(9), None), "ts9");
+        assert_eq!(name(Producer::Core(0), Some(4)), "nc0.dma4");
+    }
+
+    #[test]
+    fn what_became_of_queues_outlives_them() {
+        let mut block = block(false);
+        assert_eq!(*block.past(), [None; POSITIONS]);
+        let counters = QueueCounters { consumed: 3, overflows: 1, ..QueueCounters::default() };
+        block.remember(4, &counters);
+        block.remember(4, &counters);
+        block.remember(16, &counters);
+        let twice = QueueCounters { consumed: 6, overflows: 2, ..QueueCounters::default() };
+        assert_eq!((block.past()[4], block.past()[3]), (Some(twice), None));
     }
 
     #[test]

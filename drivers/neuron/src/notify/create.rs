@@ -22,7 +22,7 @@ use super::record::Reader;
 use super::registry::{QueueName, Reserved, Wish};
 use super::spec::{Placement, QueueSpec};
 use super::teardown;
-use super::{NotificationCounters, Producer};
+use super::{NotificationCounters, Producer, QueueReading};
 use crate::dma::Target;
 use crate::shared::Shared;
 use crate::state::CoreState;
@@ -160,9 +160,10 @@ impl<P: Platform> NeuronDevice<P> {
         }
         shared.check_alive()?;
         shared.platform.write_barrier();
+        let now = shared.platform.now();
         let armed = shared
             .notifications
-            .with(|registry| registry.arm(&shared.registers, name, wish, ring, epoch));
+            .with(|registry| registry.arm(&shared.registers, name, wish, ring, (epoch, now)));
         if armed.is_ok() {
             making.name = None;
         }
@@ -177,6 +178,11 @@ impl<P: Platform> NeuronDevice<P> {
     /// What became of notifications since the device came up.
     pub fn notification_counters(&self) -> NotificationCounters {
         self.shared().notifications.with(|registry| registry.counters())
+    }
+
+    /// Hands every hardware queue that was ever armed to `each`. `each` does not come back here.
+    pub fn notification_queues(&self, each: impl FnMut(QueueReading)) {
+        self.shared().notifications.with(|registry| registry.readings(each));
     }
 
     /// Has the sweeping task look at once, instead of at the end of its rest: for somebody who

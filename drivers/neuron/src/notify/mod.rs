@@ -38,6 +38,7 @@ mod watch;
 
 use axon_platform::DeviceAddr;
 
+pub use block::BlockName;
 pub use queue::{Next, NotificationQueue, Peek};
 pub use record::{Custom, Notification, RECORD_BYTES, Subtype};
 pub use spec::{MAX_BYTES, MIN_BYTES, Placement, Producer, QueueKind, QueueSpec, WhenFull};
@@ -60,6 +61,29 @@ pub struct QueueCounters {
     pub restarts: u64,
 }
 
+impl QueueCounters {
+    /// Both together.
+    const fn plus(&self, other: &QueueCounters) -> QueueCounters {
+        QueueCounters {
+            consumed: self.consumed.wrapping_add(other.consumed),
+            garbage: self.garbage.wrapping_add(other.garbage),
+            overflows: self.overflows.wrapping_add(other.overflows),
+            restarts: self.restarts.wrapping_add(other.restarts),
+        }
+    }
+}
+
+/// What became of the records of one hardware queue since the device came up, whoever had it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueueReading {
+    /// Its block.
+    pub block: BlockName,
+    /// Its position in the block.
+    pub position: u8,
+    /// What became of its records.
+    pub counters: QueueCounters,
+}
+
 /// What became of the records of all queues of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NotificationCounters {
@@ -77,18 +101,6 @@ pub struct NotificationCounters {
     pub restarts: u64,
     /// Time that queues took to drain, all together.
     pub drain_ns: u64,
-}
-
-impl NotificationCounters {
-    const NONE: NotificationCounters = NotificationCounters {
-        armed: 0,
-        quarantined: 0,
-        consumed: 0,
-        garbage: 0,
-        overflows: 0,
-        restarts: 0,
-        drain_ns: 0,
-    };
 }
 
 /// A queue as it stands (NQ-D17).

@@ -1,19 +1,22 @@
 //! Who owns which hardware queue, and what can be asked of a queue within one poll (specification
 //! 06 §17.2).
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use axon_platform::{DeviceAddr, Instant, MmioWindow};
+use axon_ports::telemetry::{DeviceRecords, EventKind};
 use axon_ports::{ClientId, CoreMap};
 
-use super::block::Block;
+use super::block::{Block, BlockName};
 use super::cursor::Cursor;
 use super::entry::{Entry, Idle, Ring, Status, Step};
 use super::record::{Notification, Reader};
 use super::watch::Watches;
-use super::{NotificationCounters, QueueCounters, QueueInfo, QueueSpec};
+use super::{NotificationCounters, QueueCounters, QueueInfo, QueueKind, QueueReading, QueueSpec};
 use crate::Error;
 use crate::hal::{Hal, HardwareQueue};
+use crate::registers::notific::Queue;
 use crate::shared::bits;
 use crate::wake::WakerList;
 
@@ -72,11 +75,13 @@ pub(super) struct Registry {
     pub managed: bool,
     /// A queue has lost its last handle.
     pub released: bool,
-    pub totals: NotificationCounters,
+    /// Since the device came up.
+    pub drain_ns: u64,
+    records: Arc<DeviceRecords>,
 }
 
 impl Registry {
-    pub(super) const fn new(managed: bool) -> Self {
+    pub(super) const fn new(managed: bool, records: Arc<DeviceRecords>) -> Self {
         Registry {
             entries: Vec::new(),
             blocks: Vec::new(),
@@ -85,7 +90,8 @@ impl Registry {
             changed: WakerList::new(),
             managed,
             released: false,
-            totals: NotificationCounters::NONE,
+            drain_ns: 0,
+            records,
         }
     }
 
@@ -152,7 +158,7 @@ impl Registry {
 
     /// Makes a record of a queue that is not armed yet.
     fn open(&mut self, slot: usize, wish: &Wish) -> Result<QueueName, Error> {
-        let block = self.block(&wish.hardware)?;
+        let block = self.block(wish)?;
         let generation = self.entries.get(slot).map_or(0, |entry| entry.generation);
         let entry = Entry {
             generation,
@@ -180,13 +186,16 @@ impl Registry {
         Ok(QueueName { slot: slot as u16, generation })
     }
 
-    fn block(&mut self, hardware: &HardwareQueue) -> Result<usize, Error> {
+    fn block(&mut self, wish: &Wish) -> Result<usize, Error> {
+        let Wish { hardware, spec, .. } = wish;
         let known = self.blocks.iter().position(|block| block.start() == hardware.block);
         if let Some(known) = known {
             return Ok(known);
         }
         self.blocks.try_reserve(1).map_err(|_| Error::NoRecords)?;
-        self.blocks.push(Block::new(hardware));
+        let engine =
+            (spec.kind == QueueKind::TraceDma && hardware.single).then_some(spec.index as u8);
+        self.blocks.push(Block::new(hardware, BlockName { producer: spec.producer, engine }));
         Ok(self.blocks.len() - 1)
     }
 
@@ -197,7 +206,7 @@ impl Registry {
         name: QueueName,
         wish: &Wish,
         ring: Ring,
-        epoch: u32,
+        (epoch, now): (u32, Instant),
     ) -> Result<(), Error> {
         let managed = self.managed.then_some(wish.spec.when_full);
         let Some(entry) = self.entry(name) else { return Err(Error::NoRecords) };
@@ -216,18 +225,31 @@ impl Registry {
         if let Some(block) = self.blocks.get_mut(block) {
             block.arm(window, position, DeviceAddr(address.0), wish.size, managed);
         }
+        self.records.counters.queues_armed.grow(1);
+        self.note(now, wish.owner, EventKind::QueueArmed, &wish.hardware);
         self.changed.wake_all();
         Ok(())
+    }
+
+    /// A queue that was live is switched off.
+    pub(super) fn disarmed(&self, now: Instant, owner: ClientId, hardware: &HardwareQueue) {
+        self.records.counters.queues_armed.shrink(1);
+        self.note(now, owner, EventKind::QueueDestroyed, hardware);
+    }
+
+    /// assumed: an event of a queue carries the offset of its first register.
+    fn note(&self, now: Instant, owner: ClientId, kind: EventKind, hardware: &HardwareQueue) {
+        let queue = Queue::new(hardware.block, hardware.position).base_low();
+        self.records.events.record(now, Some(owner), kind, queue);
     }
 
     /// The record is unused from now on; whoever holds its old name notices.
     pub(super) fn free(&mut self, slot: usize) {
         if let Some(entry) = self.entries.get_mut(slot) {
-            let QueueCounters { consumed, garbage, restarts, .. } =
-                core::mem::take(&mut entry.counters);
-            self.totals.consumed += consumed;
-            self.totals.garbage += garbage;
-            self.totals.restarts += restarts;
+            let counters = core::mem::take(&mut entry.counters);
+            if let Some(block) = self.blocks.get_mut(entry.block) {
+                block.remember(entry.hardware.position, &counters);
+            }
             entry.status = Status::Free;
             entry.generation = entry.generation.wrapping_add(1);
             entry.handles = 0;
@@ -319,7 +341,6 @@ impl Registry {
     /// Records were lost: counts it and marks the queue for the sweeping task to hold it up.
     #[cold]
     pub(super) fn lost(&mut self, name: QueueName) -> Error {
-        self.totals.overflows += 1;
         let Some(entry) = self.entry(name) else { return Error::NoRecords };
         entry.counters.overflows += 1;
         entry.gap = None;
@@ -362,13 +383,34 @@ impl Registry {
         self.blocks.iter_mut().filter(covered).for_each(Block::forget);
     }
 
+    /// Hands every hardware queue that was ever armed to `each`, with what became of its records.
+    pub(super) fn readings(&self, mut each: impl FnMut(QueueReading)) {
+        for (number, block) in self.blocks.iter().enumerate() {
+            let mut queues = *block.past();
+            let here = |entry: &&Entry| entry.status != Status::Free && entry.block == number;
+            for entry in self.entries.iter().filter(here) {
+                if let Some(queue) = queues.get_mut(usize::from(entry.hardware.position)) {
+                    *queue = Some(queue.unwrap_or_default().plus(&entry.counters));
+                }
+            }
+            for (position, counters) in (0..).zip(queues) {
+                if let Some(counters) = counters {
+                    each(QueueReading { block: block.name(), position, counters });
+                }
+            }
+        }
+    }
+
     /// Totals since the device came up.
     pub(super) fn counters(&self) -> NotificationCounters {
-        let mut sum = self.totals;
+        let mut sum = NotificationCounters { drain_ns: self.drain_ns, ..Default::default() };
+        self.readings(|queue| {
+            sum.consumed += queue.counters.consumed;
+            sum.garbage += queue.counters.garbage;
+            sum.overflows += queue.counters.overflows;
+            sum.restarts += queue.counters.restarts;
+        });
         for entry in &self.entries {
-            sum.consumed += entry.counters.consumed;
-            sum.garbage += entry.counters.garbage;
-            sum.restarts += entry.counters.restarts;
             sum.armed += u32::from(entry.is_live());
             sum.quarantined += u32::from(entry.status == Status::Quarantined);
         }

@@ -15,6 +15,7 @@ use core::time::Duration;
 
 use axon_platform::{Instant, MmioWindow, Platform};
 use axon_ports::CoreId;
+use axon_ports::telemetry::DeviceRecords;
 use embassy_sync::blocking_mutex::Mutex;
 use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
 use embassy_sync::waitqueue::AtomicWaker;
@@ -46,9 +47,9 @@ pub(crate) struct Notifications {
 }
 
 impl Notifications {
-    pub(crate) const fn new(managed: bool) -> Self {
+    pub(crate) const fn new(managed: bool, records: Arc<DeviceRecords>) -> Self {
         Notifications {
-            registry: Mutex::new(RefCell::new(Registry::new(managed))),
+            registry: Mutex::new(RefCell::new(Registry::new(managed, records))),
             task: AtomicWaker::new(),
             called: AtomicBool::new(false),
         }
@@ -107,8 +108,8 @@ impl Notifications {
     }
 
     /// Nothing can be switched off any more.
-    pub(crate) fn quarantine(&self) {
-        self.with(Registry::quarantine_all);
+    pub(crate) fn quarantine(&self, now: Instant) {
+        self.with(|registry| registry.quarantine_all(now));
     }
 
     /// Nothing can be written any more.

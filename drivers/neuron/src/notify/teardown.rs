@@ -53,10 +53,11 @@ impl Registry {
                 entry.status = Status::Halting { since: now, drained: false, keep };
                 entry.round = entry.round.wrapping_add(1);
                 entry.wake();
-                let (block, position) = (entry.block, entry.hardware.position);
+                let (block, hardware, owner) = (entry.block, entry.hardware, entry.owner);
                 if let Some(block) = self.blocks.get_mut(block) {
-                    block.halt(window, position);
+                    block.halt(window, hardware.position);
                 }
+                self.disarmed(now, owner, &hardware);
                 self.set_waiting(slot, false);
                 any = true;
             }
@@ -89,7 +90,7 @@ impl Registry {
                     entry.status = Status::Halting { since, drained, keep };
                     let age = now.since(since);
                     if age >= DRAIN.1 || drained && age >= DRAIN.0 {
-                        self.totals.drain_ns += age.as_nanos() as u64;
+                        self.drain_ns += age.as_nanos() as u64;
                         self.end(slot, drained, keep);
                     } else {
                         moved.unfinished = true;
@@ -207,6 +208,7 @@ impl Registry {
         if let Some(block) = self.blocks.get_mut(block) {
             block.halt(window, hardware.position);
         }
+        self.disarmed(now, owner, &hardware);
         true
     }
 
@@ -254,13 +256,18 @@ impl Registry {
     }
 
     /// The device is gone: nothing can be switched off, so that all memory has to be kept.
-    pub(super) fn quarantine_all(&mut self) {
-        for entry in &mut self.entries {
-            if entry.is_live() || matches!(entry.status, Status::Halting { .. }) {
+    pub(super) fn quarantine_all(&mut self, now: Instant) {
+        for slot in 0..self.entries.len() {
+            let Some(entry) = self.entries.get_mut(slot) else { continue };
+            let (live, owner, hardware) = (entry.is_live(), entry.owner, entry.hardware);
+            if live || matches!(entry.status, Status::Halting { .. }) {
                 entry.status = Status::Quarantined;
                 entry.round = entry.round.wrapping_add(1);
             }
             entry.wake();
+            if live {
+                self.disarmed(now, owner, &hardware);
+            }
         }
         self.waiting = Default::default();
         self.changed.wake_all();
