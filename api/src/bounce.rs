@@ -5,6 +5,7 @@ use core::cell::RefCell;
 use core::future::poll_fn;
 use core::task::Poll;
 
+use axon_clients::Touched;
 use axon_platform::Platform;
 use axon_ports::{AllocRequest, Chunk, Location};
 use embassy_sync::blocking_mutex::Mutex;
@@ -134,6 +135,7 @@ impl<'a, P: Platform> Bounce<'a, P> {
         .await;
         let mut taken = Taken { pool, chunk };
         if taken.chunk.is_none() {
+            self.client.access.enter(Touched::Transfers)?;
             let request = AllocRequest::driver_host(CHUNK_BYTES as u64);
             taken.chunk = Some(self.client.device.memory().alloc(request).await?);
         }

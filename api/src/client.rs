@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use axon_clients::reservation::Presence;
-use axon_clients::{Access, Attachment, InfoHandle};
+use axon_clients::{Access, Attachment, InfoHandle, Touched};
 use axon_memory::ChunkInfo;
 use axon_platform::{DeviceAddr, Platform};
 use axon_ports::reset::{Requester, ResetRequest};
@@ -160,7 +160,7 @@ impl<P: Platform> Client<P> {
     /// # Errors
     /// As [`Client::alloc_device`].
     pub async fn alloc(&self, request: AllocRequest) -> Result<Buffer<P>, Error> {
-        self.access().check()?;
+        self.access().enter(Touched::Transfers)?;
         let client = Some((self.id(), self.access().slot()));
         let request = AllocRequest { client, publish: true, ..request };
         let chunk = self.device().memory().alloc(request).await?;
@@ -258,7 +258,7 @@ impl<P: Platform> Client<P> {
     /// [`Error::InvalidArgument`] for an empty or foreign map, [`Error::Busy`] for the 17th request
     /// whose result was not collected. Nothing has been touched.
     pub fn reset(&self, map: CoreMap) -> Result<axon_neuron::reset::ResetTicket, Error> {
-        self.access().check()?;
+        self.access().enter(Touched::Resets)?;
         let requester = Requester::Client(self.id());
         self.device().submit_reset(ResetRequest { map, requester })
     }

@@ -12,6 +12,7 @@
 
 use alloc::sync::Arc;
 
+use axon_clients::Touched;
 use axon_neuron::notify::{self, Notification, Peek, QueueInfo, QueueSpec};
 use axon_platform::{DmaBuf, Platform};
 use axon_ports::telemetry::EventKind;
@@ -47,7 +48,7 @@ async fn make<P: Platform>(
     client: &Shared<P>,
     spec: &QueueSpec,
 ) -> Result<notify::NotificationQueue<P>, Error> {
-    client.access.check()?;
+    client.access.enter(Touched::Transfers)?;
     let who = (client.access.client(), client.access.slot());
     let device = &client.device;
     let queue = device.neuron().notifications(device.memory(), who, spec).await?;

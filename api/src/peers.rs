@@ -48,8 +48,11 @@ impl<P: Platform> DevicePeers for Peers<P> {
         Ok(())
     }
 
-    async fn resolve_resets(&self, client: ClientId) {
+    fn leaving(&self, client: ClientId) {
         self.note(client, EventKind::ClientDrop);
+    }
+
+    async fn resolve_resets(&self, client: ClientId) {
         self.neuron.resets_settled(client).await;
     }
 
@@ -62,11 +65,13 @@ impl<P: Platform> DevicePeers for Peers<P> {
         self.sync.client_gone(client).await;
     }
 
-    /// Counters first (step 9), then memory (step 11).
-    async fn sweep(&self, client: ClientId, slot: ClientSlot) {
+    fn fold_counters(&self, client: ClientId) {
         if let Some(telemetry) = &self.telemetry {
             telemetry.release(client);
         }
+    }
+
+    async fn sweep(&self, client: ClientId, slot: ClientSlot) {
         if let Err(error) = self.memory.detach(client, slot).await {
             log::warn!("the memory of {client} was not swept: {error}");
         }

@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use axon_clients::Touched;
 use axon_memory::MemoryClient;
 use axon_neuron::hal::Hal;
 use axon_neuron::hal::identity::{Environment, Generation};
@@ -260,6 +261,7 @@ impl<P: Platform> Client<P> {
     /// # Errors
     /// [`Error::NotAttached`], [`Error::NoRecords`] where all 16 slabs are taken.
     pub fn datastore(&self) -> Result<Datastore, Error> {
+        self.access().touch(Touched::Counters);
         self.enter(71)?;
         Ok(self.device().telemetry()?.acquire(self.id())?)
     }

@@ -3,6 +3,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`frail`] | a machine that refuses the n-th request for a resource |
 //! | [`mod@machine`] | machines by a short description |
 //! | [`transcript`] | console sessions kept as files: what was typed, what was answered |
 //!
@@ -11,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod frail;
 pub mod machine;
 pub mod transcript;
 

@@ -89,6 +89,24 @@ fn st_e51_a_node_finds_its_earlier_election_after_a_reset() {
 }
 
 #[test]
+fn st_d45_the_platform_is_decided_once_and_before_anything_is_started() {
+    // The name of an UltraServer of the generation before: a table that starts as the older one's
+    // must not start its election.
+    let machine = node("trn2u.48xlarge", FunctionConfig::new(Product::Trn3, 0));
+    run(&machine, |cx| async move {
+        cx.driver.settled().await;
+        assert_eq!(cx.driver.pod().pod_type, PodType::None);
+        let tasks = cx.platform.tasks();
+        assert!(tasks.iter().all(|name| !name.starts_with("pod")), "{tasks:?}");
+        cx.platform.with_model(0, |function| {
+            let mut word = [0; 4];
+            function.bar_read(0, MISC_RAM + 0x190, &mut word);
+            assert_eq!(word, [0; 4], "its word was not touched");
+        });
+    });
+}
+
+#[test]
 fn api_e62_api_e63_hosts_without_pods() {
     on("trn1,trn2", |cx| async move {
         cx.driver.settled().await;

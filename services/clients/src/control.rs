@@ -3,12 +3,13 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 
-use axon_ports::{ClientId, ClientSlot};
+use axon_ports::ClientSlot;
 use embassy_futures::join::join_array;
 
 use crate::DevicePeers;
 use crate::open::Shared;
 use crate::table::Table;
+use crate::table::{Access, Touched};
 
 /// After the queues were parked: what the hardware had fetched before is over.
 const AFTER_PARKING: Duration = Duration::from_millis(10);
@@ -36,45 +37,63 @@ impl<D: DevicePeers> ControlTask<D> {
             self.shared.wait_for(|table, removed| match table.closing(slot) {
                 None if removed => Some(None),
                 None => None,
-                closing => Some(closing),
+                closing => Some(closing.cloned()),
             })
         };
-        while let Some(client) = next().await {
-            self.end_of_client(client, slot).await;
+        while let Some(access) = next().await {
+            self.end_of_client(&access).await;
         }
     }
 
-    /// Steps 4 to 12 of specification 05 §10.2. Core locks, datastore and windows (steps 8 to 10)
-    /// come with the services that own them.
-    async fn end_of_client(&self, client: ClientId, slot: ClientSlot) {
+    /// Steps 4 to 12 of specification 05 §10.2, without those that have nothing to end. Windows and
+    /// exports (step 10) go with the memory that they show.
+    async fn end_of_client(&self, access: &Access) {
+        let (client, slot) = (access.client(), access.slot());
         let peers = &self.shared.peers;
-        peers.resolve_resets(client).await;
-        peers.drain(client).await;
-        peers.pause(AFTER_PARKING).await;
-        peers.release_cores(client).await;
+        peers.leaving(client);
+        if access.has_touched(Touched::Resets) {
+            peers.resolve_resets(client).await;
+        }
+        if access.has_touched(Touched::Transfers) {
+            peers.drain(client).await;
+            peers.pause(AFTER_PARKING).await;
+        }
+        if access.has_touched(Touched::Cores) {
+            peers.release_cores(client).await;
+        }
+        if access.has_touched(Touched::Counters) {
+            peers.fold_counters(client);
+        }
         peers.sweep(client, slot).await;
         if self.shared.change(Table::begin_last_close) {
             peers.last_client_gone().await;
         }
         self.shared.change(|table| table.free(slot));
-        log::debug!("{client} left {slot}");
+        log::trace!("{client} left {slot}");
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
     use core::pin::pin;
 
     use axon_ports::reset::DeviceState;
 
     use crate::testing::{Bench, client, now, poll};
-    use crate::{ClientError, ClientInfo};
+    use crate::{ClientError, ClientInfo, Touched};
+
+    const EVERYTHING: [Touched; 4] =
+        [Touched::Resets, Touched::Transfers, Touched::Cores, Touched::Counters];
 
     #[test]
     fn st_e09_three_handles_are_cleaned_up_once() {
         let mut bench = Bench::new(DeviceState::Ready);
         let [a, b, c] = [1; 3].map(|n| now(bench.clients.open(client(n))).unwrap());
         let access = a.access().clone();
+        for what in EVERYTHING {
+            access.touch(what);
+        }
         assert_eq!(bench.peers.calls(), ["attach client1 slot0"]);
         drop((a, b));
         bench.turn();
@@ -88,15 +107,51 @@ mod tests {
         assert_eq!(
             bench.peers.calls(),
             [
+                "leaving client1",
                 "resets client1",
                 "drain client1",
                 "pause 10ms",
                 "cores client1",
+                "counters client1",
                 "sweep client1 slot0",
                 "last"
             ]
         );
         assert_eq!(bench.clients.open_count(), 0);
+    }
+
+    #[test]
+    fn what_a_client_never_touched_is_not_visited() {
+        let steps = [
+            (Touched::Resets, &["resets client1"][..]),
+            (Touched::Transfers, &["drain client1", "pause 10ms"]),
+            (Touched::Cores, &["cores client1"]),
+            (Touched::Counters, &["counters client1"]),
+        ];
+        for (what, visited) in steps {
+            let mut bench = Bench::new(DeviceState::Ready);
+            let attachment = now(bench.clients.open(client(1))).unwrap();
+            attachment.access().enter(what).unwrap();
+            drop(attachment);
+            bench.turn();
+            let expected: Vec<&str> = ["attach client1 slot0", "leaving client1"]
+                .into_iter()
+                .chain(visited.iter().copied())
+                .chain(["sweep client1 slot0", "last"])
+                .collect();
+            assert_eq!(bench.peers.calls(), expected, "{what:?}");
+        }
+    }
+
+    #[test]
+    fn an_end_that_comes_in_between_finds_the_note_of_a_refused_call() {
+        let mut bench = Bench::new(DeviceState::Ready);
+        let attachment = now(bench.clients.open(client(1))).unwrap();
+        let access = attachment.access().clone();
+        drop(attachment);
+        assert_eq!(access.enter(Touched::Transfers), Err(ClientError::NotAttached));
+        bench.turn();
+        assert!(bench.peers.calls().contains(&"drain client1".into()));
     }
 
     #[test]
@@ -112,15 +167,16 @@ mod tests {
     }
 
     #[test]
-    fn a_hanging_client_holds_up_nobody_else() {
+    fn st_d22_a_hanging_client_holds_up_nobody_else() {
         let mut bench = Bench::new(DeviceState::Ready);
         let [a, b] = [1, 2].map(|n| now(bench.clients.open(client(n))).unwrap());
+        a.access().touch(Touched::Transfers);
         bench.peers.0.lock().unwrap().hanging.push(client(1));
         drop((a, b));
         bench.turn();
         let mut rows = [None; 16];
         assert_eq!(bench.clients.list(&mut rows), 1);
-        let Some(ClientInfo { client: left, handles: 0, closing: true, .. }) = rows[0] else {
+        let Some(ClientInfo { client: left, handles: 1, closing: true, .. }) = rows[0] else {
             panic!("{rows:?}")
         };
         assert_eq!(left, client(1));

@@ -43,4 +43,4 @@ pub use error::ClientError;
 pub use ids::ClientIds;
 pub use open::{Attachment, Clients, InfoHandle};
 pub use peers::DevicePeers;
-pub use table::{Access, ClientInfo};
+pub use table::{Access, ClientInfo, Touched};

@@ -325,6 +325,21 @@ mod tests {
     }
 
     #[test]
+    fn st_d18_a_reset_that_begins_between_the_wait_and_the_slot_is_waited_for_too() {
+        let bench = Bench::new(DeviceState::Reset);
+        let mut waiting = pin!(bench.clients.open(client(1)));
+        for _ in 0..3 {
+            // The device is READY for one look only: the one that ends the wait.
+            assert!(poll(waiting.as_mut()).is_pending());
+            bench.peers.ready_for_one_look();
+            assert!(poll(waiting.as_mut()).is_pending(), "the state is looked at with the slot");
+            assert_eq!(bench.clients.list(&mut [None; 16]), 0);
+        }
+        bench.peers.set_state(DeviceState::Ready);
+        assert!(poll(waiting.as_mut()).is_ready());
+    }
+
+    #[test]
     fn a_refusal_of_the_memory_service_gives_the_slot_back() {
         let mut bench = Bench::new(DeviceState::Ready);
         bench.peers.0.lock().unwrap().refuse_attach = true;

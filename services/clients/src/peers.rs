@@ -28,6 +28,9 @@ pub trait DevicePeers: Send + Sync + 'static {
         slot: ClientSlot,
     ) -> impl Future<Output = Result<(), MemoryError>> + Send;
 
+    /// The last handle of a client is gone: for the records.
+    fn leaving(&self, client: ClientId);
+
     /// Waits for the client's outstanding reset requests and discards their results
     /// (specification 05 §10.2 step 4).
     fn resolve_resets(&self, client: ClientId) -> impl Future<Output = ()> + Send;
@@ -40,7 +43,11 @@ pub trait DevicePeers: Send + Sync + 'static {
     /// (specification 05 §10.2 step 8).
     fn release_cores(&self, client: ClientId) -> impl Future<Output = ()> + Send;
 
-    /// Frees the client's process-lifespan memory, newest first (specification 04 §5.3).
+    /// Folds the client's counters into those of the device and frees their slab (specification 05
+    /// §10.2 step 9).
+    fn fold_counters(&self, client: ClientId);
+
+    /// Ends the client's windows, then frees its process-lifespan memory, newest first (specification 04 §5.3).
     fn sweep(&self, client: ClientId, slot: ClientSlot) -> impl Future<Output = ()> + Send;
 
     /// Frees all-clients memory: nobody has the device open any more (specification 05 §10.3).

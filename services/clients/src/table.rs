@@ -1,23 +1,69 @@
 //! The attach table of one device as plain data (specification 05 §7.2): no lock, no await.
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicU8, Ordering};
 
 use axon_ports::{ClientId, ClientSlot};
 
 use crate::ClientError;
+
+/// What a client has used of a device, so that its end visits nothing else.
+///
+/// Whoever gives a client something that has to end in order notes it first, with
+/// [`Access::touch`]: a client that owns nothing is gone at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Touched {
+    /// Resets: its end waits for them.
+    Resets = 1 << 0,
+    /// Memory, copies, queues of any kind: drained, parked, settled for 10 ms.
+    Transfers = 1 << 1,
+    /// Locks and init states of cores.
+    Cores = 1 << 2,
+    /// Counters in the datastore.
+    Counters = 1 << 3,
+}
+
+/// Values of [`Access::state`].
+const LIVE: u8 = 0;
+const CLOSED: u8 = 1;
+const REMOVED: u8 = 2;
 
 /// Proof that a client is, or was, attached: shared by everything the client made.
 #[derive(Debug)]
 pub struct Access {
     client: ClientId,
     slot: ClientSlot,
-    live: AtomicBool,
+    state: AtomicU8,
+    touched: AtomicU8,
 }
 
 impl Access {
     pub(crate) fn new(client: ClientId, slot: ClientSlot) -> Self {
-        Access { client, slot, live: AtomicBool::new(true) }
+        Access { client, slot, state: AtomicU8::new(LIVE), touched: AtomicU8::new(0) }
+    }
+
+    /// Notes that the client's end has to see to `what`. Before anything is taken, so that an end
+    /// that comes between finds the note.
+    #[inline]
+    pub fn touch(&self, what: Touched) {
+        if !self.has_touched(what) {
+            self.touched.fetch_or(what as u8, Ordering::AcqRel);
+        }
+    }
+
+    /// Notes what the client is about to use, then passes the attach gate.
+    ///
+    /// # Errors
+    /// As [`Access::check`].
+    #[inline]
+    pub fn enter(&self, what: Touched) -> Result<(), ClientError> {
+        self.touch(what);
+        self.check()
+    }
+
+    pub(crate) fn has_touched(&self, what: Touched) -> bool {
+        self.touched.load(Ordering::Acquire) & what as u8 != 0
     }
 
     /// Whose access.
@@ -33,14 +79,27 @@ impl Access {
     /// The attach gate of specification 05 §8.2: passes until the client closes.
     ///
     /// # Errors
-    /// [`ClientError::NotAttached`].
+    /// [`ClientError::NotAttached`], [`ClientError::DeviceGone`] once the device was removed
+    /// (05 §5 T4, §17.4).
     #[inline]
     pub fn check(&self) -> Result<(), ClientError> {
-        if self.live.load(Ordering::Acquire) { Ok(()) } else { Err(ClientError::NotAttached) }
+        match self.state.load(Ordering::Acquire) {
+            LIVE => Ok(()),
+            state => Err(Self::refusal(state)),
+        }
     }
 
-    pub(crate) fn revoke(&self) {
-        self.live.store(false, Ordering::Release);
+    #[cold]
+    fn refusal(state: u8) -> ClientError {
+        if state == REMOVED { ClientError::DeviceGone } else { ClientError::NotAttached }
+    }
+
+    pub(crate) fn close(&self) {
+        let _ = self.state.compare_exchange(LIVE, CLOSED, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    fn revoke(&self) {
+        self.state.store(REMOVED, Ordering::Release);
     }
 }
 
@@ -68,7 +127,8 @@ pub struct ClientInfo {
     pub slot: ClientSlot,
     /// Who.
     pub client: ClientId,
-    /// Normal handles of this client on this device; 0 while closing.
+    /// Normal handles of this client on this device; the last one counts until its clean-up is
+    /// over (specification 05 §10.2 step 12).
     pub handles: u32,
     /// Whether it is being cleaned up.
     pub closing: bool,
@@ -146,19 +206,19 @@ impl Table {
     /// One handle less; answers whether it was the last, which revokes the access.
     pub(crate) fn detach(&mut self, slot: ClientSlot) -> bool {
         let Some(record) = self.record(slot) else { return false };
-        record.handles = record.handles.saturating_sub(1);
-        let last = record.handles == 0;
-        if last {
-            record.phase = Phase::Closing;
-            record.access.revoke();
+        if record.handles > 1 {
+            record.handles -= 1;
+            return false;
         }
-        last
+        record.phase = Phase::Closing;
+        record.access.close();
+        true
     }
 
     /// The client whose slot waits for its clean-up.
-    pub(crate) fn closing(&self, slot: ClientSlot) -> Option<ClientId> {
+    pub(crate) fn closing(&self, slot: ClientSlot) -> Option<&Arc<Access>> {
         let record = self.slots.get(slot.index())?.as_ref()?;
-        (record.phase == Phase::Closing).then_some(record.access.client)
+        (record.phase == Phase::Closing).then_some(&record.access)
     }
 
     /// The memory of a leaving client is swept; answers whether it was the last one, in which case

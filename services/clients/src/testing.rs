@@ -25,11 +25,19 @@ pub(crate) struct Notes {
     /// Clients whose drain does not end.
     pub(crate) hanging: Vec<ClientId>,
     pub(crate) refuse_attach: bool,
+    /// Looks at the state that still see READY.
+    pub(crate) looks: Option<u32>,
 }
 
 impl Peers {
     pub(crate) fn set_state(&self, state: DeviceState) {
         self.0.lock().unwrap().state = state;
+    }
+
+    /// The state is READY until it has been looked at once, then RESET.
+    pub(crate) fn ready_for_one_look(&self) {
+        let mut notes = self.0.lock().unwrap();
+        (notes.state, notes.looks) = (DeviceState::Ready, Some(1));
     }
 
     fn note(&self, call: String) {
@@ -43,11 +51,21 @@ impl Peers {
 
 impl DevicePeers for Peers {
     fn state(&self) -> DeviceState {
-        self.0.lock().unwrap().state
+        let mut notes = self.0.lock().unwrap();
+        match &mut notes.looks {
+            Some(0) => (notes.state, notes.looks) = (DeviceState::Reset, None),
+            Some(looks) => *looks -= 1,
+            None => {}
+        }
+        notes.state
     }
 
     async fn state_changed(&self, seen: DeviceState) {
-        poll_fn(|_| if self.state() == seen { Poll::Pending } else { Poll::Ready(()) }).await;
+        poll_fn(|_| match self.0.lock().unwrap().state == seen {
+            true => Poll::Pending,
+            false => Poll::Ready(()),
+        })
+        .await;
     }
 
     async fn pause(&self, span: Duration) {
@@ -60,6 +78,14 @@ impl DevicePeers for Peers {
         }
         self.note(std::format!("attach {client} {slot}"));
         Ok(())
+    }
+
+    fn leaving(&self, client: ClientId) {
+        self.note(std::format!("leaving {client}"));
+    }
+
+    fn fold_counters(&self, client: ClientId) {
+        self.note(std::format!("counters {client}"));
     }
 
     async fn resolve_resets(&self, client: ClientId) {
@@ -102,6 +128,7 @@ impl Bench {
             calls: Vec::new(),
             hanging: Vec::new(),
             refuse_attach: false,
+            looks: None,
         })));
         let (clients, control) = Clients::new(peers.clone());
         Bench { clients, peers, control: Box::pin(control.run()) }

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn tel_e34_all_dice_have_to_move_on() {
+    fn tel_e34_st_e43_all_dice_have_to_move_on() {
         let device = FakeDevice::v3();
         let mut sampler = PowerSampler::new(2, at(0));
         let mut tick = |die_0, die_1| {
@@ -200,7 +200,9 @@ mod tests {
         assert_eq!(tick(word(1, 10), word(1, 20)), Sampled::Taken(20), "the largest");
         assert_eq!(tick(word(2, 30), word(1, 20)), Sampled::Duplicate);
         assert_eq!(tick(word(3, 30), word(2, 20)), Sampled::Taken(30));
-        assert_eq!(sampler.count, 2);
+        assert_eq!(tick(0x0005_03e8, 0x0009_07d0), Sampled::Taken(2000));
+        assert_eq!(tick(0x0006_03e8, 0x0009_07d0), Sampled::Duplicate, "only die 0 moved on");
+        assert_eq!(sampler.count, 3);
     }
 
     #[test]
@@ -218,6 +220,31 @@ mod tests {
         assert_eq!(format!("{}", sampler.window()), "POWER_STATUS_VALID,180,3.07,3.66,3.36");
         sampler.tick(&device, at(240));
         assert_eq!(format!("{}", sampler.window()), "POWER_STATUS_NO_DATA,240,0.00,0.00,0.00");
+    }
+
+    #[test]
+    fn st_e42_a_word_that_is_read_twice_counts_once() {
+        let device = FakeDevice::v2();
+        let mut sampler = PowerSampler::new(1, at(0));
+        let words = [0x0001_0064, 0x0001_0064, 0x0002_0190];
+        let sampled = words.map(|word| {
+            device.set_misc(misc::POWER, word);
+            sampler.tick(&device, at(1))
+        });
+        assert_eq!(sampled, [Sampled::Taken(100), Sampled::Duplicate, Sampled::Taken(400)]);
+    }
+
+    #[test]
+    fn st_e44_firmware_that_is_not_ready_is_no_sample() {
+        let device = FakeDevice::v2();
+        let mut sampler = PowerSampler::new(1, at(0));
+        device.set_misc(misc::POWER, 0xdead_beef);
+        let sampled = sampler.tick(&device, at(1));
+        assert!(!matches!(sampled, Sampled::Taken(_)), "{sampled:?}");
+        assert_eq!((sampler.count, sampler.last), (0, [None; DICE]));
+        // Its upper half is a number that a real sample may have.
+        device.set_misc(misc::POWER, 0xdead_0001);
+        assert_eq!(sampler.tick(&device, at(2)), Sampled::Taken(1));
     }
 
     #[test]

@@ -228,7 +228,7 @@ fn no_reset_mode_leaves_the_hardware_alone() {
 }
 
 #[test]
-fn st_e62_a_reset_without_work_takes_what_the_device_takes() {
+fn st_e62_st_d52_a_reset_without_work_takes_what_the_device_takes() {
     trn2().run(async |bench| {
         let start = bench.now();
         bench.client.reset(axon_ports::CoreMap::DEVICE).unwrap().await.unwrap();

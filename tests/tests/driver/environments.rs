@@ -255,7 +255,7 @@ fn dev_e36_firmware_that_is_busy_after_it_accepted() {
 }
 
 #[test]
-fn dev_d29_a_reset_that_takes_no_time_is_a_success() {
+fn dev_d29_st_d31_a_reset_that_takes_no_time_is_a_success() {
     for product in PRODUCTS {
         let mut host = Host::one(product);
         host.functions[0].reset_ns = 0;

@@ -339,7 +339,7 @@ fn neighbours_of_every_size_of_instance() {
 }
 
 #[test]
-fn dev_d12_only_published_devices_are_counted() {
+fn dev_d12_st_d48_only_published_devices_are_counted() {
     let settled = Host::many(Product::Inf2, 7).fault(6, "bad-device-id").settle();
     let neighbours = settled.device(5).neighbours();
     assert_eq!(neighbours.iter().map(|n| n.number()).collect::<Vec<_>>(), [4]);

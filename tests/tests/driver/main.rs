@@ -4,6 +4,7 @@
 mod bench;
 mod bringup;
 mod copies;
+mod defects;
 mod environments;
 mod faults;
 mod firmware_words;

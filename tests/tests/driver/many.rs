@@ -96,7 +96,7 @@ fn a_device_that_fails_does_not_hold_back_or_dirty_the_others() {
 }
 
 #[test]
-fn st_e03_the_later_of_two_with_one_number_is_refused() {
+fn st_e03_st_d10_the_later_of_two_with_one_number_is_refused() {
     for seed in 0..4 {
         let host = Host { seed, ..Host::many(Product::Trn1, 4) };
         let settled = host.fault(2, "dup-routing-id").settle();

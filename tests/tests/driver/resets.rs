@@ -19,7 +19,7 @@ async fn copy_on(bench: &Bench, core: u32) -> Result<(), Error> {
 }
 
 #[test]
-fn st_e16_st_e18_what_firmware_is_told() {
+fn st_e16_st_e17_st_e18_what_firmware_is_told() {
     let writes = |bench: &Bench, misc_ram: u64| -> Vec<(u64, u32)> {
         let trace = bench.report().register_trace;
         trace
@@ -72,7 +72,7 @@ fn st_e22_st_e23_what_waits_becomes_one_reset() {
 }
 
 #[test]
-fn dma_e18_v3_copies_caught_by_a_reset_are_cancelled() {
+fn dma_e18_st_d29_v3_copies_caught_by_a_reset_are_cancelled() {
     let mut setup = trn2().budget(100);
     setup.function.fault("drop-marker=1").unwrap();
     setup.run(async |bench| {
@@ -210,7 +210,7 @@ fn dma_e21_resets_cost_no_memory() {
 }
 
 #[test]
-fn dma_e50_a_failed_device_reset_refuses_copies_until_one_succeeds() {
+fn dma_e50_st_d32_a_failed_device_reset_refuses_copies_until_one_succeeds() {
     for setup in [trn1(), trn2()] {
         setup.run(async |bench| {
             bench.control("fault reset-stuck times=1");

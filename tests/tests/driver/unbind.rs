@@ -111,7 +111,7 @@ fn dev_d09_a_refused_bring_up_gives_everything_back() {
 }
 
 #[test]
-fn dev_e35_st_e26_a_device_that_leaves_does_not_wait_for_its_reset() {
+fn dev_e35_st_e26_st_d15_a_device_that_leaves_does_not_wait_for_its_reset() {
     for product in [Product::Trn1, Product::Trn2] {
         let host = Host::one(product).fault(0, "never-ack");
         let machine = host.machine();

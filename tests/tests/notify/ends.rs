@@ -143,7 +143,7 @@ fn a_queue_that_is_dropped_while_it_is_made_leaves_nothing() {
 }
 
 #[test]
-fn nq_e34_a_reset_ends_the_queues_it_covers() {
+fn nq_e34_st_e29_a_reset_ends_the_queues_it_covers() {
     for setup in [trn1(), trn2()] {
         for map in [CoreMap(1), CoreMap::DEVICE] {
             setup.clone().run(|bench| async move {

@@ -89,7 +89,7 @@ fn nq_e29_nq_d01_nq_d19_cores_are_checked_and_have_to_be_claimed() {
 }
 
 #[test]
-fn nq_e30_nq_e31_nq_d02_events() {
+fn nq_e30_nq_e31_nq_d02_st_d47_events() {
     trn1().run(|bench| async move {
         let _claim = bench.client.claim(1, 0..=0).await.unwrap();
         let core = bench.client.core(0).unwrap();

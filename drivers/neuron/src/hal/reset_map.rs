@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn st_e15_maps_that_are_refused() {
+    fn st_e15_st_d26_maps_that_are_refused() {
         assert!(hal(0x7364).check_reset(CoreMap(0)).is_err());
         assert!(hal(0x7364).check_reset(CoreMap(0x100)).is_err());
         assert!(hal(0x7364).check_reset(CoreMap(0xff)).is_ok());

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn st_e22_whatever_waits_becomes_one_drive() {
+    fn st_e22_st_d27_whatever_waits_becomes_one_drive() {
         let queue = Arc::new(ResetQueue::new());
         let a = submit(&queue, 0x1, client(1));
         let b = submit(&queue, 0x2, client(2));
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn st_e24_every_holder_gets_the_result() {
+    fn st_e24_st_d33_every_holder_gets_the_result() {
         let queue = Arc::new(ResetQueue::new());
         let first = submit(&queue, 1, client(1));
         let second = first.clone();

@@ -9,7 +9,7 @@ use super::init::{Begin, InitStep};
 use super::lock::{Keeper, Key};
 use super::lock_table::LockStep;
 use super::{CoreSync, InitState, SyncError};
-use crate::Access;
+use crate::{Access, Touched};
 
 impl CoreSync {
     /// `CRWL_READER_ENTER`.
@@ -84,7 +84,7 @@ impl CoreSync {
         value: u32,
     ) -> Result<InitState, SyncError> {
         let core = self.cores.named(core, Errno::E2BIG)?;
-        access.check().map_err(|_| SyncError::NotAttached)?;
+        access.enter(Touched::Cores)?;
         if value == InitState::Started as u32 {
             let begin = Begin { access: access.clone(), core, takes_over: false };
             return Ok(self.inits.call(begin).await??.state);
@@ -99,7 +99,7 @@ impl CoreSync {
         model: ModelUuid,
     ) -> Result<(CoreId, Key), SyncError> {
         let core = self.cores.named(core, Errno::EINVAL)?;
-        access.check().map_err(|_| SyncError::NotAttached)?;
+        access.enter(Touched::Cores)?;
         Ok((core, Key { client: access.client(), model }))
     }
 }

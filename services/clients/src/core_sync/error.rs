@@ -8,6 +8,7 @@ use axon_ports::CoreId;
 use axon_ports::desk::Closed;
 
 use super::InitState;
+use crate::ClientError;
 
 /// Refusals of locks and init states. Nothing has changed in any of these cases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,6 +124,13 @@ impl fmt::Display for SyncError {
 }
 
 impl core::error::Error for SyncError {}
+
+impl From<ClientError> for SyncError {
+    /// What the attach gate said.
+    fn from(error: ClientError) -> Self {
+        if error == ClientError::DeviceGone { SyncError::Removed } else { SyncError::NotAttached }
+    }
+}
 
 impl From<Closed> for SyncError {
     fn from(Closed: Closed) -> Self {

@@ -39,7 +39,7 @@ pub use init::{InitState, InitView};
 pub use lock::{Hold, Key};
 pub use lock_table::LockView;
 
-use crate::Access;
+use crate::{Access, Touched};
 use init::{Begin, InitStep, InitTable};
 use lock::Keeper;
 use lock_table::{Enter, EnterResult, LockStep, LockTable};
@@ -144,7 +144,7 @@ impl CoreSync {
     /// [`SyncError`]: time is over (ETIMEDOUT).
     pub async fn begin_init(&self, access: &Arc<Access>, core: CoreId) -> Result<Init, SyncError> {
         let core = self.cores.named(core.number(), Errno::E2BIG)?;
-        access.check().map_err(|_| SyncError::NotAttached)?;
+        access.enter(Touched::Cores)?;
         let begin = Begin { access: access.clone(), core, takes_over: true };
         let begun = self.inits.call(begin).await??;
         Ok(match begun.mine {
@@ -208,7 +208,7 @@ impl CoreSync {
         keeper: Keeper,
     ) -> EnterResult {
         let core = self.cores.named(core.number(), Errno::EINVAL)?;
-        access.check().map_err(|_| SyncError::NotAttached)?;
+        access.enter(Touched::Cores)?;
         self.locks.call(Enter { access: access.clone(), core, model, writer, keeper }).await?
     }
 }

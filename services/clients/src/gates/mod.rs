@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_on_every_lane_in_every_state() {
+    fn st_d17_every_command_on_every_lane_in_every_state() {
         for row in spec::gate_rows() {
             let Some(command) = row.command() else { continue };
             for lane in [Lane::Info, Lane::Normal] {

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn tel_e41_tel_d25_st_e57_an_empty_ring_has_no_lines() {
+    fn tel_e41_tel_d25_st_e57_st_d46_an_empty_ring_has_no_lines() {
         assert_eq!(data(&ring(), EventQuery::default()), [0; 0]);
     }
 

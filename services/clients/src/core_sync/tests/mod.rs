@@ -62,7 +62,7 @@ impl Bench {
 
     /// Ends the access, then the client: the order of a close.
     async fn end(&self, access: &Access) {
-        access.revoke();
+        access.close();
         self.sync.client_gone(access.client()).await;
     }
 }
