@@ -23,6 +23,9 @@ pub struct DeviceConfig {
     pub budget_multiplier: Option<u32>,
     /// Copies straight between client pages and a chunk on V2 (03 §11.1).
     pub zero_copy_on_v2: bool,
+    /// Descriptors with metadata may be put into rings of clients (03 §5.4). Nobody has described
+    /// what they make an engine do.
+    pub admit_metadata: bool,
     /// How long firmware may take to name the device (01 §10).
     pub routing_id_deadline: Duration,
     /// The driver alone uses notification queues: it enables them, tells the hardware how far it
@@ -47,6 +50,7 @@ impl Default for DeviceConfig {
             emulator_core_map: 0x1,
             budget_multiplier: None,
             zero_copy_on_v2: false,
+            admit_metadata: false,
             routing_id_deadline: Duration::from_secs(60),
             manage_notifications: false,
             notification_queues: 10,

@@ -120,6 +120,53 @@ pub enum Error {
         /// Queue.
         queue: QueueId,
     },
+    /// A queue that this caller may not use like that. Nothing has changed.
+    Queue {
+        /// Engine.
+        engine: EngineId,
+        /// Queue.
+        queue: QueueId,
+        /// Why not.
+        why: QueueRefusal,
+    },
+    /// The device has no such engine, or none that is initialised.
+    NoEngine {
+        /// Its number.
+        engine: EngineId,
+    },
+    /// No host-transfer queue of the core is free.
+    NoQueue {
+        /// The core.
+        core: CoreId,
+    },
+    /// A number that names no host-transfer queue of the core.
+    NoSuchQueue {
+        /// The number as given.
+        queue: i64,
+    },
+    /// Behind the last descriptor of a ring.
+    PastEnd {
+        /// First descriptor.
+        start: u64,
+        /// Descriptors.
+        count: u64,
+        /// Descriptors of the ring.
+        length: u64,
+    },
+    /// A descriptor that its client may not write. No descriptor was written.
+    BadDescriptor {
+        /// Which one of the call.
+        index: u64,
+        /// What is wrong with it.
+        what: &'static str,
+        /// The address that it names.
+        address: DeviceAddr,
+    },
+    /// The caller has not the right to do this to that engine.
+    EngineForeign {
+        /// Its number.
+        engine: EngineId,
+    },
     /// Ended by a reset, a client drop or a removal, or because another operation of the ring
     /// failed. The destination is undefined.
     Cancelled {
@@ -177,6 +224,48 @@ pub enum Error {
     },
 }
 
+/// Why a queue was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum QueueRefusal {
+    /// It carries copies of the driver (EALREADY).
+    Driver,
+    /// It belongs to another client (EPERM).
+    Foreign,
+    /// Another client has bound it, or it is on its way out (EBUSY).
+    Taken,
+    /// It is owned by on-chip sequencers of a core that the caller has not claimed (EPERM).
+    Sequencer,
+    /// It has no ring (ENODEV).
+    Unbound,
+    /// It was not allocated to this core (ENXIO).
+    Unclaimed,
+}
+
+impl QueueRefusal {
+    const fn errno(self) -> Errno {
+        match self {
+            QueueRefusal::Driver => Errno::EALREADY,
+            QueueRefusal::Foreign | QueueRefusal::Sequencer => Errno::EPERM,
+            QueueRefusal::Taken => Errno::EBUSY,
+            QueueRefusal::Unbound => Errno::ENODEV,
+            QueueRefusal::Unclaimed => Errno::ENXIO,
+        }
+    }
+}
+
+impl fmt::Display for QueueRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            QueueRefusal::Driver => "carries copies of the driver",
+            QueueRefusal::Foreign => "belongs to another client",
+            QueueRefusal::Taken => "is in use",
+            QueueRefusal::Sequencer => "belongs to the sequencers of a core that is not claimed",
+            QueueRefusal::Unbound => "has no ring",
+            QueueRefusal::Unclaimed => "was not allocated to this core",
+        })
+    }
+}
+
 /// What ended an operation early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CancelCause {
@@ -206,7 +295,14 @@ impl Error {
             Error::InvalidArgument { .. }
             | Error::RegisterDenied { .. }
             | Error::HostUnreachable { .. }
+            | Error::BadDescriptor { .. }
             | Error::NoMemoryWindow { .. } => Errno::EINVAL,
+            Error::Queue { why, .. } => why.errno(),
+            Error::NoEngine { .. } => Errno::ENODEV,
+            Error::NoQueue { .. } => Errno::ENOSPC,
+            Error::NoSuchQueue { .. } => Errno::ENOENT,
+            Error::PastEnd { .. } => Errno::EFBIG,
+            Error::EngineForeign { .. } => Errno::EPERM,
             Error::TooBig { .. } => Errno::E2BIG,
             Error::Again { .. } => Errno::EAGAIN,
             Error::Busy { .. } => Errno::EBUSY,
@@ -295,6 +391,23 @@ impl fmt::Display for Error {
                 f,
                 "{engine} {queue} has every marker in quarantine; reset the device to go on"
             ),
+            Error::Queue { engine, queue, why } => write!(f, "{engine} {queue} {why}"),
+            Error::NoEngine { engine } => {
+                write!(f, "the device has no {engine}, or it is not initialised")
+            }
+            Error::NoQueue { core } => write!(f, "no host-transfer queue of {core} is free"),
+            Error::NoSuchQueue { queue } => {
+                write!(f, "queue {queue} is no host-transfer queue of the core")
+            }
+            Error::PastEnd { start, count, length } => {
+                write!(f, "{count} descriptors from {start} on are not all among {length}")
+            }
+            Error::BadDescriptor { index, what, address } => {
+                write!(f, "descriptor {index}, which names {address}: {what}")
+            }
+            Error::EngineForeign { engine } => {
+                write!(f, "{engine} belongs to the driver, or to a core that is not claimed")
+            }
             Error::Cancelled { why } => write!(f, "ended by {why}"),
             Error::Stale { core } => write!(f, "made before the last reset of {core}"),
             Error::CoreDown { core } => {

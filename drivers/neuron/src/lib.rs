@@ -53,7 +53,7 @@ pub use config::DeviceConfig;
 pub use cores::{Event, Semaphore};
 pub use device::{Counters, NeuronDevice, Window};
 pub use dma::{Copy, Dma, Fill, Target};
-pub use error::{CancelCause, Error, ResetStage};
+pub use error::{CancelCause, Error, QueueRefusal, ResetStage};
 pub use fwio::AvailableProfiles;
 pub use hal::Hal;
 pub use info::{EccCounts, HbmErrors, Health, Identity, PowerSample};

@@ -10,7 +10,7 @@ use embassy_sync::waitqueue::AtomicWaker;
 
 use axon_ports::telemetry::{DeviceRecords, EventKind};
 
-use crate::dma::{FillSource, Outcome, Port, PortCell};
+use crate::dma::{FillSource, Outcome, Port, PortCell, Queues};
 use crate::fwio::Mailbox;
 use crate::notify::Notifications;
 use crate::probe::{BusMaster, Rungs};
@@ -55,6 +55,8 @@ pub(crate) struct Shared<P: Platform> {
     pub bus_master: BusMaster<P::Function>,
     pub mailbox: Mailbox,
     pub ports: [PortCell; PORTS],
+    /// Queues that clients have.
+    pub queues: Queues,
     pub fill: FillSource,
     pub rungs: Rungs<P>,
 }
@@ -133,6 +135,7 @@ impl<P: Platform> Shared<P> {
             records,
             mailbox: Mailbox::new(rungs.mailbox.clone()),
             ports: core::array::from_fn(|_| PortCell::new(Port::in_reset())),
+            queues: Queues::new(),
             fill,
             rungs,
         }

@@ -17,6 +17,7 @@ use axon_platform::Platform;
 use axon_ports::telemetry::TraceEvent;
 
 use super::fault::{Attention, Look};
+use super::queues;
 use super::ring::{Phase, Ring, RingName};
 use crate::Error;
 use crate::shared::{Shared, bits};
@@ -59,8 +60,11 @@ pub(crate) async fn run<P: Platform>(shared: Arc<Shared<P>>) {
                 rest = (rest * 2).min(REST.1);
                 slow_rest = SLOW_REST.0;
             } else if shared.quarantine.load(Ordering::Acquire) != 0 {
+                queues::reap(&shared);
                 timer.set(sweep_quarantine(&shared).then(|| shared.platform.sleep(slow_rest)));
                 slow_rest = (slow_rest * 2).min(SLOW_REST.1);
+            } else if queues::reap(&shared) {
+                timer.set(Some(shared.platform.sleep(SLOW_REST.0)));
             } else {
                 if timer.is_some() {
                     timer.set(None);

@@ -5,6 +5,7 @@ use axon_platform::{Instant, MmioWindow};
 use core::time::Duration;
 
 use super::engine;
+use super::queue::RingPlace;
 use super::report::EngineReport;
 use super::ring::{Phase, Ring, data_descriptors};
 use super::slab::{Hardware, MAX_LAPS, Marker, Outcome};
@@ -33,6 +34,15 @@ impl Ring {
         self.phase = Phase::Closing;
     }
 
+    /// Moves the paused queue onto the dummy ring if nothing is under way; answers whether it was.
+    pub(crate) fn park<W: MmioWindow>(&self, registers: &W, dummy: RingPlace) -> bool {
+        let drained = self.queue.is_drained(registers);
+        if drained {
+            self.queue.program(registers, dummy, dummy);
+        }
+        drained
+    }
+
     /// Ends a paused ring once nothing is under way, or with what is there if this is the `last`
     /// look; answers whether to look again.
     pub(crate) fn close<W: MmioWindow>(&mut self, registers: &W, last: bool, replay: bool) -> bool {
@@ -57,7 +67,10 @@ impl Ring {
         self.phase = Phase::Stopped;
         while let Some(slot) = self.slab.pop(&mut self.in_flight) {
             let record = &mut self.slab[slot];
-            let again = replay && !record.span.overlaps() && usize::from(record.laps) < MAX_LAPS;
+            let again = replay
+                && record.hardware != Hardware::Once
+                && !record.span.overlaps()
+                && usize::from(record.laps) < MAX_LAPS;
             if again {
                 record.hardware = Hardware::Suspended;
                 self.slab.push(&mut self.suspended, slot);

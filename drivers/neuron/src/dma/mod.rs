@@ -15,7 +15,9 @@
 //! | `fault`, `interrupt`, `quarantine` | what happens when a batch does not end as it should |
 //! | `port` | who may stage on a ring, who waits, who is refused |
 //! | `transfer`, `copy`, `fill_source` | requests of any size, as futures |
+//! | `plan`, `gather` | zero-copy: lists of host memory, several transfers at once |
 //! | `completion` | the task |
+//! | `queues` | queues and rings of clients |
 
 pub(crate) mod completion;
 mod copy;
@@ -24,11 +26,14 @@ mod descriptor;
 pub(crate) mod engine;
 mod fault;
 mod fill_source;
+mod gather;
 mod interrupt;
 mod memory;
+mod plan;
 mod port;
 mod quarantine;
 mod queue;
+pub(crate) mod queues;
 mod report;
 mod ring;
 mod slab;
@@ -41,20 +46,31 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 
 use axon_platform::Platform;
-use axon_ports::{ChunkName, ClientId, CoreId};
+use axon_ports::{ChunkName, ClientId, CoreId, Pin};
 
 use crate::Counters;
 use crate::shared::Shared;
 
 pub use copy::{Copy, Fill, Target};
+pub use gather::{Direction, ZeroCopy, ZeroCopyOp};
+pub use plan::HostPiece;
 pub use report::EngineReport;
+
+pub use queues::{
+    BatchError, Claims, EngineCommand, EngineState, EngineStatus, MAX_BATCH, Named, QueueBind,
+    QueueSide, QueueStatus, RingBind, RingOwner, Side, Staging, describe,
+};
 
 pub(crate) use fault::DRAIN;
 pub(crate) use fill_source::FillSource;
 pub(crate) use memory::RingMemory;
 pub(crate) use port::{Port, PortCell};
+pub(crate) use queues::Queues;
 pub(crate) use ring::{Ring, RingName};
 pub(crate) use slab::Outcome;
+
+use queues::Table;
+use ring::RingCounters;
 
 /// Most time that batches of a client get when it is dropped.
 const CLIENT_DRAIN: Duration = Duration::from_secs(1);
@@ -94,24 +110,29 @@ impl<P: Platform> Dma<P> {
     /// What has been done on all rings.
     pub(crate) fn counters(&self) -> Counters {
         let register_reads = self.0.data_path_reads.load(Ordering::Relaxed);
-        let mut sum = Counters { register_reads, ..Counters::default() };
+        let mut sum = RingCounters::default();
+        let mut quarantined = self.quarantined_queues() as u64;
+        self.0.queues.with(|table| sum.add(&table.retired));
         for cell in &self.0.ports {
             cell.with(|port| {
                 let Some(ring) = port.ring() else { return };
-                let counted = ring.counters();
-                sum.doorbells += counted.doorbells;
-                sum.descriptors += counted.descriptors;
-                sum.batches += counted.batches;
-                sum.bytes += counted.bytes;
-                sum.completed += counted.completed;
-                sum.timeouts += counted.timeouts;
-                sum.aborts += counted.aborts;
-                sum.cancelled += counted.cancelled;
-                sum.replays += counted.replays;
-                sum.quarantined += u64::from(ring.quarantined());
+                sum.add(&ring.counters());
+                quarantined += u64::from(ring.quarantined());
             });
         }
-        sum
+        Counters {
+            register_reads,
+            doorbells: sum.doorbells,
+            descriptors: sum.descriptors,
+            batches: sum.batches,
+            bytes: sum.bytes,
+            completed: sum.completed,
+            timeouts: sum.timeouts,
+            aborts: sum.aborts,
+            cancelled: sum.cancelled,
+            replays: sum.replays,
+            quarantined,
+        }
     }
 
     /// Bytes of the chunks that batches in quarantine hold: host, device. Each chunk counts once;
@@ -119,22 +140,25 @@ impl<P: Platform> Dma<P> {
     pub fn quarantined_bytes(&self) -> [u64; 2] {
         let mut seen: Vec<ChunkName> = Vec::new();
         let mut bytes = [0; 2];
+        let mut count = |pin: &Pin| {
+            let name = pin.header().name();
+            if seen.contains(&name) {
+                return;
+            }
+            if seen.try_reserve(1).is_ok() {
+                seen.push(name);
+            }
+            let [host, device] = &mut bytes;
+            *if pin.host().is_some() { host } else { device } += pin.size();
+        };
         for cell in &self.0.ports {
             cell.with(|port| {
-                let Some(ring) = port.ring().filter(|ring| ring.quarantined() > 0) else { return };
-                ring.each_quarantined_pin(|pin| {
-                    let name = pin.header().name();
-                    if seen.contains(&name) {
-                        return;
-                    }
-                    if seen.try_reserve(1).is_ok() {
-                        seen.push(name);
-                    }
-                    let [host, device] = &mut bytes;
-                    *if pin.host().is_some() { host } else { device } += pin.size();
-                });
+                if let Some(ring) = port.ring().filter(|ring| ring.quarantined() > 0) {
+                    ring.each_quarantined_pin(&mut count);
+                }
             });
         }
+        self.0.queues.with(|table| table.each_quarantined_pin(&mut count));
         bytes
     }
 
@@ -166,5 +190,6 @@ impl<P: Platform> Dma<P> {
                 }
             });
         }
+        self.0.queues.with(Table::clear);
     }
 }

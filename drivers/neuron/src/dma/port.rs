@@ -24,6 +24,9 @@ pub(crate) struct Port {
     /// Why no work is taken any more.
     refused: Option<Error>,
     queue: Queue,
+    /// First marker value of the next ring, where there was one before: no two batches of a port
+    /// ever have the same.
+    next_value: Option<u32>,
 }
 
 impl Port {
@@ -90,9 +93,20 @@ impl Port {
     }
 
     /// Binds a ring.
-    pub(crate) fn bind(&mut self, ring: Box<Ring>) {
+    pub(crate) fn bind(&mut self, mut ring: Box<Ring>) {
+        if let Some(value) = self.next_value {
+            ring.next_value = value;
+        }
         self.ring = Some(ring);
         self.decide();
+    }
+
+    /// Takes the ring out; every batch on it has ended and every failure was collected.
+    pub(crate) fn unbind(&mut self) -> Option<Box<Ring>> {
+        let ring = self.ring.take();
+        self.next_value = ring.as_deref().map_or(self.next_value, |ring| Some(ring.next_value));
+        self.decide();
+        ring
     }
 
     /// New work waits from now on, or no longer.

@@ -7,7 +7,7 @@
 use axon_ports::{ClientId, Pin};
 
 use super::memory::PAIRS;
-use super::ring::Ring;
+use super::ring::{Phase, Ring};
 use super::slab::{Hardware, List, Marker, Outcome, SLOTS, Slot};
 use crate::CancelCause;
 
@@ -95,6 +95,13 @@ impl Ring {
                 record.pins.iter().flatten().any(|pin| pin.owner() == Some(client))
             })
         })
+    }
+
+    /// Whether nothing of what it ever carried is left: no batch, no quarantine, no failure that
+    /// somebody may still collect.
+    pub(crate) fn is_over(&self) -> bool {
+        let draining = matches!(self.phase, Phase::Draining { .. });
+        !self.is_busy() && !draining && !self.needs_reset && usize::from(self.slab.free()) == SLOTS
     }
 
     /// Lends a marker pair to another lap of a batch.

@@ -76,6 +76,21 @@ pub(crate) struct RingCounters {
     pub replays: u64,
 }
 
+impl RingCounters {
+    /// Adds what another ring has counted.
+    pub(crate) fn add(&mut self, other: &RingCounters) {
+        self.doorbells += other.doorbells;
+        self.descriptors += other.descriptors;
+        self.batches += other.batches;
+        self.bytes += other.bytes;
+        self.completed += other.completed;
+        self.timeouts += other.timeouts;
+        self.aborts += other.aborts;
+        self.cancelled += other.cancelled;
+        self.replays += other.replays;
+    }
+}
+
 /// A ring with memory.
 pub(crate) struct Ring {
     pub(crate) name: RingName,
@@ -91,7 +106,7 @@ pub(crate) struct Ring {
     pub(super) quarantined: List,
     /// Descriptors staged and not yet announced.
     staged: u32,
-    next_value: u32,
+    pub(super) next_value: u32,
     /// When the oldest batch was first seen to be the oldest.
     pub(super) oldest_since: Option<Instant>,
     /// Looks at the engine since then.
@@ -252,6 +267,13 @@ impl Ring {
         );
         self.memory.store(self.cursor.producer(), descriptors);
         self.cursor.advance();
+    }
+
+    /// `count` more descriptors a side were written, one batch of them.
+    pub(super) fn announce_later(&mut self, count: u32) {
+        self.staged += count;
+        self.counters.descriptors += u64::from(count);
+        self.counters.batches += 1;
     }
 
     /// Announces everything staged: receive side first, one write a side; answers how many

@@ -75,6 +75,8 @@ pub(crate) enum Hardware {
     Quiet,
     /// Staged; its marker is awaited.
     InFlight,
+    /// As [`Hardware::InFlight`], but never issued again.
+    Once,
     /// Caught by a reset; to be issued again.
     Suspended,
     /// Given up, but not proven quiet.

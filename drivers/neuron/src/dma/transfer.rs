@@ -125,7 +125,11 @@ impl<P: Platform> Transfer<P> {
     #[inline(always)]
     fn collect(&mut self, batch: BatchId, waker: &Waker) -> Option<Result<(), Error>> {
         let cell = self.shared.ports.get(usize::from(self.port))?;
-        cell.with(|port| port.ring()?.collect(batch, waker))
+        cell.with(|port| match port.ring() {
+            Some(ring) => ring.collect(batch, waker),
+            // A ring goes only when every failure on it was collected.
+            None => Some(Ok(())),
+        })
     }
 
     /// Stages the next batch where that is possible now.

@@ -146,6 +146,29 @@ impl Hal {
         Ok(tile + offset + 4 * u64::from(number))
     }
 
+    /// The core whose own windows (state buffer, semaphores and events, instruction windows, the
+    /// TopSPs that work for it) hold the whole range; of a core of later generations only the part
+    /// that is there (specification 01 §3.10, 03 §5.4).
+    pub fn core_of_window(&self, address: DeviceAddr, len_bytes: u64) -> Option<CoreId> {
+        let within = |base: u64, len: u64| {
+            address.0.checked_sub(base).is_some_and(|at| len_bytes <= len && at <= len - len_bytes)
+        };
+        let map = &self.tables.map;
+        if let Some(core) = map.core_bases.iter().position(|&base| within(base, CORE_LEN)) {
+            return CoreId::new(core as u32).filter(|&core| self.has_core(core));
+        }
+        let mut first = 0;
+        for range in map.topsps {
+            let here = (0..u64::from(range.logical))
+                .position(|i| within(range.device + i * range.device_pitch, TOPSP_LEN));
+            if let Some(at) = here {
+                return self.core_of_topsp(first + at as u32).ok().filter(|&c| self.has_core(c));
+            }
+            first += u32::from(range.logical);
+        }
+        None
+    }
+
     /// Whether a program-engine copy may write the whole range (specification 01 §3.10).
     pub fn is_program_target(&self, address: DeviceAddr, len_bytes: u64) -> bool {
         let map = &self.tables.map;

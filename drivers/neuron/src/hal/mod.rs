@@ -68,6 +68,8 @@ pub struct Hal {
     no_reset: bool,
     reset_top_dma: bool,
     force_die_flip: bool,
+    zero_copy_on_v2: bool,
+    admit_metadata: bool,
 }
 
 /// Why no [`Hal`] could be made.
@@ -180,6 +182,8 @@ impl Hal {
                 || (environment == Environment::Emulator && tables.reset.emulator_no_reset),
             reset_top_dma: config.reset_top_dma,
             force_die_flip: config.force_die_flip,
+            zero_copy_on_v2: config.zero_copy_on_v2,
+            admit_metadata: config.admit_metadata,
         })
     }
 
@@ -229,6 +233,21 @@ impl Hal {
     /// Cores that are there, as a mask.
     pub const fn core_map(&self) -> u32 {
         self.core_map
+    }
+
+    /// Whether copies straight between client pages and a chunk are on (03 §11.1).
+    pub const fn zero_copy(&self) -> bool {
+        self.tables.host_transfer.zero_copy || self.zero_copy_on_v2
+    }
+
+    /// Whether a write can be made to land behind all earlier ones (02 §8.2).
+    pub const fn has_strong_order(&self) -> bool {
+        self.tables.host_transfer.strong_order_write
+    }
+
+    /// Whether clients may put metadata into their rings.
+    pub const fn admits_metadata(&self) -> bool {
+        self.admit_metadata
     }
 
     /// Whether the device has this core.

@@ -90,7 +90,7 @@ pub(crate) struct Rungs<P: Platform> {
     /// Slabs of the datastore.
     pub datastore: Vec<Chunk>,
     /// Ring on which unused queues are parked.
-    pub _dummy_ring: (Chunk, Pin),
+    pub dummy_ring: (Chunk, Pin),
     pub slot: Slot,
     /// Request and response buffer of the legacy mailbox.
     pub mailbox: [DmaBuf; 2],
@@ -145,7 +145,7 @@ where
         .map_err(|_| ProbeError::NoRecords { rung: Rung(16) })?;
     let rungs = Rungs {
         datastore,
-        _dummy_ring: dummy_ring,
+        dummy_ring,
         slot,
         mailbox,
         memory_window,

@@ -25,8 +25,26 @@ pub(crate) const BASE_LOW: u64 = 0x28;
 pub(crate) const BASE_HIGH: u64 = 0x2c;
 /// Ring length in descriptors.
 pub(crate) const LENGTH: u64 = 0x30;
+/// [23:0] next descriptor to fetch, [31:30] ring id.
+pub(crate) const HEAD: u64 = 0x34;
 /// Doorbell: adds to the tail.
 pub(crate) const DOORBELL: u64 = 0x38;
+/// [23:0] next descriptor that software will announce, [31:30] ring id.
+pub(crate) const TAIL: u64 = 0x3c;
+/// Completion ring: base, low half.
+pub(crate) const COMPLETION_BASE_LOW: u64 = 0x44;
+/// Completion ring: base, high half.
+pub(crate) const COMPLETION_BASE_HIGH: u64 = 0x48;
+/// Completion ring: [23:0] head.
+pub(crate) const COMPLETION_HEAD: u64 = 0x4c;
+/// Bits of a base register that are kept.
+pub(crate) const BASE_MASK: u32 = 0xffff_ffc0;
+/// Bits of a length or pointer register that count descriptors.
+pub(crate) const INDEX_MASK: u32 = 0x00ff_ffff;
+/// [`CFG`]: prefetch.
+pub(crate) const CFG_PREFETCH: u32 = 1 << 16;
+/// [`CFG`]: scheduling of the source side, stream of the destination side.
+pub(crate) const CFG_STREAM: u32 = 1 << 17;
 /// Source side: rate limiter mask; bit 2 off lets the DMB flag work.
 pub(crate) const M2S_RATE_MASK: u64 = 0x74;
 /// [`M2S_RATE_MASK`] with DMB on.

@@ -53,6 +53,15 @@ pub(crate) const S2M_COMPLETION: (u64, u32) = (0x2_0380, 0x0000_1004);
 /// S2M `cfg_application_ack`: no timeout.
 pub(crate) const S2M_ACK: (u64, u32) = (0x2_038c, 0);
 
+/// S2M `stream_cfg`: 0 disable, 4 flush, 8 stop prefetch when disabled and idle.
+pub(crate) const S2M_STREAM: u64 = 0x2_0250;
+/// [`S2M_STREAM`] of a stream that is off.
+pub(crate) const S2M_STREAM_OFF: u32 = 1 << 0 | 1 << 4 | 1 << 8;
+
+/// `change_state`: run.
+pub(crate) const STATE_NORMAL: u32 = 0x1;
+/// `change_state`: stop now, as on an error.
+pub(crate) const STATE_ABORT: u32 = 0x4;
 /// `change_state`: stop behind the current packet.
 pub(crate) const STATE_DISABLE: u32 = 0x2;
 

@@ -10,7 +10,7 @@ use axon_ports::telemetry::TraceEvent;
 use axon_ports::{CoreId, CoreMap, MemoryPort};
 
 use super::drive::cores_of;
-use crate::dma::{DRAIN, Ring, RingMemory, RingName, engine};
+use crate::dma::{DRAIN, Ring, RingMemory, RingName, engine, queues};
 use crate::hal::Engine;
 use crate::shared::Shared;
 use crate::state::CoreState;
@@ -23,9 +23,19 @@ const GRACE: Duration = Duration::from_secs(1);
 const FENCE_LOOK: Duration = Duration::from_millis(1);
 const DRAIN_LOOK: Duration = Duration::from_micros(50);
 
-/// Default ports of the cores in the map.
+/// Ports whose rings serve the cores in the map: their default ones and what clients have.
 fn ports<P: Platform>(shared: &Shared<P>, map: CoreMap) -> impl Iterator<Item = usize> + '_ {
-    cores_of(&shared.hal, map).map(|core| usize::from(shared.default_port(core)))
+    let defaults = defaults(shared, map);
+    shared.ports.iter().enumerate().filter_map(move |(number, cell)| {
+        let serves =
+            || cell.with(|port| port.ring().is_some_and(|ring| map.contains(ring.name.core)));
+        (defaults & 1 << number != 0 || serves()).then_some(number)
+    })
+}
+
+/// Default ports of the cores in the map, as a mask.
+fn defaults<P: Platform>(shared: &Shared<P>, map: CoreMap) -> u64 {
+    cores_of(&shared.hal, map).fold(0, |mask, core| mask | 1 << (shared.default_port(core) % 64))
 }
 
 /// Stage 0: new work waits; what runs gets its budget, at most 1 s.
@@ -69,8 +79,11 @@ pub(super) async fn close<P: Platform>(shared: &Shared<P>, map: CoreMap) {
             });
         }
     }
+    queues::begin_close(shared, map);
     let deadline = shared.platform.now() + DRAIN;
+    // Only what the driver itself has is issued again.
     let replay = shared.hal.tables().host_transfer.replay;
+    let defaults = defaults(shared, map);
     loop {
         let last = shared.platform.now() >= deadline || shared.is_stopped();
         let mut open = false;
@@ -78,6 +91,7 @@ pub(super) async fn close<P: Platform>(shared: &Shared<P>, map: CoreMap) {
             if let Some(cell) = shared.ports.get(number) {
                 open |= cell.with(|port| {
                     let Some(ring) = port.ring() else { return false };
+                    let replay = replay && defaults & 1 << number != 0;
                     let open = ring.close(&shared.registers, last, replay);
                     if ring.quarantined() > 0 {
                         shared.quarantine.fetch_or(1 << number, Ordering::AcqRel);
@@ -89,10 +103,11 @@ pub(super) async fn close<P: Platform>(shared: &Shared<P>, map: CoreMap) {
             }
         }
         if !open {
-            return;
+            break;
         }
         shared.platform.sleep(DRAIN_LOOK).await;
     }
+    queues::close(shared, map).await;
 }
 
 fn release_fill<P: Platform>(shared: &Shared<P>, ring: &mut Ring) {
@@ -104,6 +119,7 @@ fn release_fill<P: Platform>(shared: &Shared<P>, ring: &mut Ring) {
 
 /// Stage 5: what was in quarantine under a covered engine can no longer be written.
 pub(super) fn release<P: Platform>(shared: &Shared<P>, map: CoreMap) {
+    queues::release(shared, map);
     for cell in &shared.ports {
         cell.with(|port| {
             let Some(ring) = port.ring() else { return };
@@ -213,4 +229,5 @@ pub(super) fn reopen<P: Platform>(shared: &Shared<P>, map: CoreMap, device_faile
         });
         shared.mark_dirty(number as u8);
     }
+    queues::settle_reset(shared);
 }
