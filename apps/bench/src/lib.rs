@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `copy` | what copies and fills cost |
 //! | `hop` | what a message between two tasks costs, and what the memory service's messages cost |
+//! | `memory` | the memory service empty, with many live chunks, with holes in the way |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -52,10 +53,12 @@ pub async fn main<P: Platform>(machine: P) -> u8 {
     let rows = match benchmark.map(String::as_str) {
         Some("copy") => copy::measure(&machine).await,
         Some("hop") => hop(&machine).await,
+        Some("memory") => memory::measure_all(&machine).await,
         other => {
             let name = other.unwrap_or_default();
-            machine
-                .console_write(format!("no benchmark is called {name:?}: copy, hop\n").as_bytes());
+            machine.console_write(
+                format!("no benchmark is called {name:?}: copy, hop, memory\n").as_bytes(),
+            );
             return USAGE;
         }
     };
@@ -144,6 +147,11 @@ mod tests {
     #[test]
     fn hop_runs_to_its_end() {
         assert_eq!(run(&["hop"]), 0);
+    }
+
+    #[test]
+    fn memory_runs_to_its_end() {
+        assert_eq!(run(&["memory"]), 0);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! One measured operation: its samples, its line in the table, its row in the report.
 
+use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -7,7 +8,7 @@ use alloc::vec::Vec;
 /// Minimum and median of one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
-    operation: &'static str,
+    operation: Cow<'static, str>,
     samples: usize,
     minimum: u64,
     median: u64,
@@ -16,10 +17,14 @@ pub(crate) struct Row {
 
 impl Row {
     /// From the samples of `operation`; no sample counts as 0.
-    pub(crate) fn new(operation: &'static str, goal: Option<u64>, mut samples: Vec<u64>) -> Row {
+    pub(crate) fn new(
+        operation: impl Into<Cow<'static, str>>,
+        goal: Option<u64>,
+        mut samples: Vec<u64>,
+    ) -> Row {
         samples.sort_unstable();
         Row {
-            operation,
+            operation: operation.into(),
             samples: samples.len(),
             minimum: samples.first().copied().unwrap_or(0),
             median: samples.get(samples.len() / 2).copied().unwrap_or(0),

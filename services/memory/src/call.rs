@@ -54,8 +54,7 @@ impl Future for AllocCall<'_> {
             return Poll::Ready(Err(MemoryError::Gone));
         }
         let number = this.stage;
-        let chunk = this.mailbox.slot(number, |slot| slot.take_chunk());
-        if let Some(chunk) = chunk {
+        if let Some(chunk) = this.mailbox.take_chunk(number) {
             this.stage = OVER;
             this.mailbox.give(number);
             return Poll::Ready(Ok(chunk));

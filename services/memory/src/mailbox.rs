@@ -16,7 +16,7 @@ use core::mem::forget;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use core::task::Waker;
 
-use axon_ports::{AllocRequest, Chunk, ChunkTable, ClientId, MemoryError};
+use axon_ports::{AllocRequest, Chunk, ChunkName, ChunkTable, ClientId, MemoryError};
 use embassy_sync::blocking_mutex::Mutex;
 use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
 
@@ -62,16 +62,18 @@ pub(crate) enum Opened {
     Other,
 }
 
-/// One slot.
+/// One slot; as large as a power of two, so that a number is a place without a multiplication.
+#[repr(align(256))]
 pub(crate) struct Slot {
     content: Cell<Content>,
     alloc: Cell<AllocRequest>,
     free: Cell<FreeRequest>,
-    chunk: Cell<Option<Chunk>>,
+    /// Device memory with a counted reference that whoever takes it out has to wrap.
+    chunk: Cell<ChunkName>,
     request: Cell<Request>,
     reply: Cell<Reply>,
     /// Kept from one use to the next, because mostly the same task comes again.
-    waker: RefCell<Option<Waker>>,
+    waker: Cell<Option<Waker>>,
 }
 
 impl Slot {
@@ -80,37 +82,41 @@ impl Slot {
             content: Cell::new(Content::Nothing),
             alloc: Cell::new(AllocRequest::driver_host(0)),
             free: Cell::new(FreeRequest { client: None, handle: 0 }),
-            chunk: Cell::new(None),
+            chunk: Cell::new(ChunkName { slot: 0, generation: 0 }),
             request: Cell::new(Request::Nothing),
             reply: Cell::new(Reply::Nothing),
-            waker: RefCell::new(None),
+            waker: Cell::new(None),
         }
     }
 
     /// Notes whom the reply wakes.
     #[inline(always)]
     fn set_waker(&self, waker: &Waker) {
-        let mut there = self.waker.borrow_mut();
-        if !there.as_ref().is_some_and(|there| there.will_wake(waker)) {
-            *there = Some(waker.clone());
-        }
+        let there = match self.waker.take() {
+            Some(there) if there.will_wake(waker) => there,
+            _ => waker.clone(),
+        };
+        // Nothing is in the cell that would have to be dropped.
+        forget(self.waker.replace(Some(there)));
     }
 
     #[inline(always)]
     fn wake(&self) {
-        if let Some(waker) = &*self.waker.borrow() {
+        let waker = self.waker.take();
+        if let Some(waker) = &waker {
             waker.wake_by_ref();
         }
+        forget(self.waker.replace(waker));
     }
 
     /// Caller: the chunk of an answered allocation.
     #[inline(always)]
-    pub(crate) fn take_chunk(&self) -> Option<Chunk> {
+    fn take_chunk(&self) -> Option<ChunkName> {
         if self.content.get() != Content::Chunk {
             return None;
         }
         self.content.set(Content::Nothing);
-        self.chunk.take()
+        Some(self.chunk.get())
     }
 
     /// Caller: whether its handle has ended.
@@ -252,6 +258,13 @@ impl Mailbox {
         Ok(Some(number))
     }
 
+    /// Caller: the chunk of an answered allocation.
+    #[inline(always)]
+    pub(crate) fn take_chunk(&self, number: u8) -> Option<Chunk> {
+        let name = self.slot(number, Slot::take_chunk)?;
+        Some(self.table.device_reference(name))
+    }
+
     /// Task: the next slot with a request.
     #[inline(always)]
     pub(crate) fn receive(&self) -> Option<u8> {
@@ -311,10 +324,9 @@ impl Mailbox {
 
     /// Task: answers an allocation. The chunk of an abandoned slot gives itself back.
     #[inline(always)]
-    pub(crate) fn answer_chunk(&self, number: u8, chunk: Chunk) {
+    pub(crate) fn answer_chunk(&self, number: u8, chunk: ChunkName) {
         self.slot(number, |slot| {
-            // The slot was opened, so there is no chunk in it that would have to be dropped.
-            forget(slot.chunk.replace(Some(chunk)));
+            slot.chunk.set(chunk);
             if slot.content.replace(Content::Chunk) == Content::Unwanted {
                 self.reset(number, slot);
             } else {
@@ -352,9 +364,9 @@ impl Mailbox {
     #[cold]
     #[inline(never)]
     fn reset(&self, number: u8, slot: &Slot) {
+        drop(slot.take_chunk().map(|name| self.table.device_reference(name)));
         slot.content.set(Content::Nothing);
-        slot.waker.replace(None);
-        slot.chunk.set(None);
+        slot.waker.set(None);
         slot.request.set(Request::Nothing);
         slot.reply.set(Reply::Nothing);
         self.give(number);

@@ -120,6 +120,16 @@ impl Tag {
         }
     }
 
+    /// Main or small arena, where the memory is that of a live, ordinary device chunk.
+    #[inline(always)]
+    pub(crate) fn ordinary_part(self) -> Option<Part> {
+        match self.0 >> 8 & 0x1f {
+            0 => Some(Part::Main),
+            1 => Some(Part::Small),
+            _ => None,
+        }
+    }
+
     #[inline]
     pub(crate) fn is_draining(self) -> bool {
         self.0 & DRAINING != 0
@@ -186,10 +196,10 @@ impl Records {
         self.handle
     }
 
-    /// The next slot without a handle, or [`NO_SLOT`] where one has to be made first.
+    /// Whether no handle is issued or freed any more.
     #[inline(always)]
-    pub(crate) fn next_free(&self) -> u32 {
-        self.free
+    pub(crate) fn is_down(&self) -> bool {
+        self.handle == DOWN
     }
 
     /// A slot for the next chunk, whose record exists: that of the next handle where it is to have
@@ -319,9 +329,15 @@ impl Records {
         if self.handle == DOWN {
             return Err(NoHandle);
         }
+        self.put_handle(handle, record);
+        Ok(())
+    }
+
+    /// Puts a handle at the front of the free list, which is not down.
+    #[inline(always)]
+    pub(crate) fn put_handle(&mut self, handle: u32, record: &ChunkRecord) {
         record.service.older.store(self.handle, Relaxed);
         self.handle = handle;
-        Ok(())
     }
 
     /// Shuts the handle table for good: nothing is issued, freed or found any more.

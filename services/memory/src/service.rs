@@ -6,7 +6,7 @@ use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 
-use axon_ports::{AllocRequest, ChunkName, ClientSlot, MemoryError};
+use axon_ports::{AllocRequest, ChunkName, ClientId, ClientSlot, MemoryError};
 
 use crate::batch::BatchShared;
 use crate::client::MemoryClient;
@@ -74,11 +74,17 @@ impl<S: HostSource> MemoryService<S> {
                 Opened::Alloc => {
                     let request = self.mailbox.alloc_request(number);
                     match self.set.allocate_hot(&request) {
-                        Some(chunk) => self.mailbox.answer_chunk(number, chunk),
+                        Some(name) => self.mailbox.answer_chunk(number, name),
                         None => self.allocate(number, &request),
                     }
                 }
-                Opened::Free => self.free(number),
+                Opened::Free => {
+                    let FreeRequest { client, handle } = self.mailbox.free_request(number);
+                    match self.set.free_hot(client, handle) {
+                        true => self.mailbox.answer_done(number),
+                        false => self.free(number, client, handle),
+                    }
+                }
                 Opened::Other => {
                     if self.serve(number) {
                         return Poll::Ready(());
@@ -112,12 +118,8 @@ impl<S: HostSource> MemoryService<S> {
     }
 
     #[inline(never)]
-    fn free(&mut self, number: u8) {
-        let FreeRequest { client, handle } = self.mailbox.free_request(number);
-        match self.set.free(client, handle) {
-            Ok(()) => self.mailbox.answer_done(number),
-            Err(error) => self.mailbox.answer(number, Reply::Done(Err(error))),
-        }
+    fn free(&mut self, number: u8, client: Option<ClientId>, handle: u64) {
+        self.mailbox.answer(number, Reply::Done(self.set.free(client, handle)));
     }
 
     /// Serves a request other than an allocation; answers whether it was the last.

@@ -80,7 +80,7 @@ impl<S: HostSource> MemorySet<S> {
     #[inline]
     pub(crate) fn allocate_chunk(&mut self, request: &AllocRequest) -> Result<Chunk, MemoryError> {
         match self.allocate_hot(request) {
-            Some(chunk) => Ok(chunk),
+            Some(name) => Ok(self.table.device_reference(name)),
             None => self.allocate_any(request),
         }
     }

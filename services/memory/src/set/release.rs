@@ -27,6 +27,11 @@ impl<S: HostSource> MemorySet<S> {
     /// memory of a notification queue.
     #[inline]
     pub fn free(&mut self, client: Option<ClientId>, handle: u64) -> Result<(), MemoryError> {
+        if self.free_hot(client, handle) { Ok(()) } else { self.free_any(client, handle) }
+    }
+
+    #[inline(never)]
+    fn free_any(&mut self, client: Option<ClientId>, handle: u64) -> Result<(), MemoryError> {
         let name = self.table.find(handle).ok_or(MemoryError::BadHandle { handle })?;
         let record = self.table.record(name.slot).ok_or(MemoryError::BadHandle { handle })?;
         if record.owner() != client.map_or(0, ClientId::number) {
@@ -131,10 +136,18 @@ impl<S: HostSource> State<S> {
         true
     }
 
-    /// Ends a chunk: counters, list and handle first; then nobody can find or pin it any more; then
-    /// its memory, unless something holds it up.
+    /// Ends a chunk.
     #[inline(always)]
     fn end(&mut self, table: &ChunkTable, slot: u32, record: &ChunkRecord) {
+        if !self.end_hot(table, slot, record) {
+            self.end_any(table, slot, record);
+        }
+    }
+
+    /// Counters, list and handle first; then nobody can find or pin it any more; then its memory,
+    /// unless something holds it up.
+    #[inline(never)]
+    fn end_any(&mut self, table: &ChunkTable, slot: u32, record: &ChunkRecord) {
         let tag = Tag::of(record);
         let source = tag.source();
         self.counters.discharge(tag.payer(), record.owner(), source.location(), record.size());
@@ -252,7 +265,7 @@ impl<S: HostSource> State<S> {
 
     /// The arena does not know the span: its record is never used again, and neither is the span.
     #[cold]
-    fn report_corruption(&self, record: &ChunkRecord) {
+    pub(super) fn report_corruption(&self, record: &ChunkRecord) {
         let device = self.config.device;
         log::error!("nd{device}: the arena refuses {} bytes at {:#x}", record.size(), record.pa());
         debug_assert!(false, "arena and records disagree");

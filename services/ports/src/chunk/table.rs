@@ -13,7 +13,8 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::Cell;
+use core::mem::forget;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::task::Waker;
 
@@ -71,7 +72,7 @@ pub struct ChunkTable {
     /// Newest slot of the release chain, or [`NO_SLOT`].
     released: AtomicU32,
     /// The service.
-    waker: Mutex<CriticalSectionRawMutex, RefCell<Option<Waker>>>,
+    waker: Mutex<CriticalSectionRawMutex, Cell<Option<Waker>>>,
     unpublished: Box<[OnceBox<RecordPage>]>,
     handles: [OnceBox<HandleTable>; HANDLE_TABLES],
 }
@@ -97,7 +98,7 @@ impl ChunkTable {
             open_handles: AtomicU32::new(HANDLE_LIMIT),
             gate: AtomicU32::new(0),
             released: AtomicU32::new(NO_SLOT),
-            waker: Mutex::new(RefCell::new(None)),
+            waker: Mutex::new(Cell::new(None)),
             unpublished,
             handles: [const { OnceBox::new() }; HANDLE_TABLES],
         }))
@@ -108,6 +109,18 @@ impl ChunkTable {
     pub fn record_of_handle(&self, index: u32) -> Option<&ChunkRecord> {
         let table = self.handles.get(index as usize / HANDLES_PER_TABLE)?.get()?;
         table.get(index as usize % HANDLES_PER_TABLE)
+    }
+
+    /// The record of the number `handle`, alive or not; `None` where its table does not exist or
+    /// the gate is shut.
+    #[inline(always)]
+    pub fn record_of_open_handle(&self, handle: u64) -> Option<&ChunkRecord> {
+        if handle >= u64::from(self.open_handles.load(Ordering::Relaxed)) {
+            return None;
+        }
+        let slot = handle as usize;
+        let table = self.handles[slot / HANDLES_PER_TABLE % HANDLE_TABLES].get()?;
+        Some(&table[slot % HANDLES_PER_TABLE])
     }
 
     /// The record of `slot`; `None` where its page does not exist.
@@ -213,10 +226,8 @@ impl ChunkTable {
     #[inline(always)]
     pub fn pin(self: &Arc<Self>, handle: u64) -> Option<Pin> {
         // Mostly it is device memory in the record of that number; one look decides.
-        if handle < u64::from(self.open_handles.load(Ordering::Relaxed))
-            && let Some(table) =
-                self.handles[handle as usize / HANDLES_PER_TABLE % HANDLE_TABLES].get()
-            && let Some(generation) = table[handle as usize % HANDLES_PER_TABLE].pin_device()
+        if let Some(record) = self.record_of_open_handle(handle)
+            && let Some(generation) = record.pin_device()
         {
             let name = ChunkName { slot: handle as u32, generation };
             return Some(Pin(ChunkHeader { table: self.clone(), host: None, name }));
@@ -315,10 +326,13 @@ impl ChunkTable {
     /// Wakes the service.
     #[inline(always)]
     pub fn wake(&self) {
-        self.waker.lock(|waker| {
-            if let Some(waker) = &*waker.borrow() {
+        self.waker.lock(|cell| {
+            let waker = cell.take();
+            if let Some(waker) = &waker {
                 waker.wake_by_ref();
             }
+            // Nothing is in the cell that would have to be dropped.
+            forget(cell.replace(waker));
         });
     }
 
