@@ -152,8 +152,12 @@ kind!(HostBuffer);
 
 impl<P: Platform> HostBuffer<P> {
     /// The CPU's view of the memory. Every access is checked; what a running transfer moves is some
-    /// mixture of old and new bytes. `None` where the chunk was freed by its number.
+    /// mixture of old and new bytes. `None` where the chunk was freed by its number, and for the
+    /// memory of a ring: descriptors enter that only checked.
     pub fn memory(&self) -> Option<&DmaBuf> {
+        if is_ring(self.0.chunk.header().record().category()) {
+            return None;
+        }
         if !self.0.exposed.load(Ordering::Relaxed) {
             self.0.note_exposed();
         }
@@ -161,10 +165,16 @@ impl<P: Platform> HostBuffer<P> {
     }
 }
 
+/// Whether memory is given up for rings: nobody but the driver writes it (specification 03 §5.4).
+#[inline]
+pub(crate) fn is_ring(category: Category) -> bool {
+    matches!(category, Category::DMA_RINGS_HOST | Category::DMA_RINGS_DEVICE)
+}
+
 /// A pinned chunk as a client sees it: its own, or another client's to read.
 pub struct View<'a, P: Platform> {
-    client: &'a Shared<P>,
-    pin: Pin,
+    pub(crate) client: &'a Shared<P>,
+    pub(crate) pin: Pin,
 }
 
 impl<'a, P: Platform> View<'a, P> {
@@ -201,6 +211,7 @@ impl<'a, P: Platform> View<'a, P> {
 
     fn is_writable(&self) -> bool {
         self.pin.owner() == Some(self.client.access.client())
+            && !is_ring(self.pin.header().record().category())
     }
 
     /// A checked range.
@@ -288,7 +299,8 @@ impl<'a, P: Platform> View<'a, P> {
         let address = DeviceAddr(record.pa()).checked_add(start).ok_or(Error::EMPTY)?;
         let location = if record.is_host() { Location::Host } else { Location::Device };
         let core = CoreId::new(record.core()).ok_or(Error::EMPTY)?;
-        let writable = record.owner() == self.client.access.client().number();
+        let writable =
+            record.owner() == self.client.access.client().number() && !is_ring(record.category());
         Ok(Span {
             device: &self.client.device,
             access: &self.client.access,

@@ -14,6 +14,7 @@ use axon_ports::{AllocRequest, Category, ClientId, CoreId, CoreMap, HbmIndex, Li
 use crate::bounce::Pool;
 use crate::memory::pinned_bytes;
 use crate::peers::Peers;
+use crate::queue::Slots;
 use crate::{Buffer, Device, DeviceBuffer, Error, HostBuffer, View};
 
 /// Core 0 and HBM 0, which every device has. Evaluated while compiling.
@@ -25,6 +26,8 @@ pub(crate) struct Shared<P: Platform> {
     pub(crate) device: Device<P>,
     pub(crate) access: Arc<Access>,
     pub(crate) bounce: Pool,
+    /// Copies with wait handles.
+    pub(crate) numbered: Slots<P>,
 }
 
 struct Inner<P: Platform> {
@@ -100,7 +103,8 @@ impl<P: Platform> Client<P> {
         presence: Presence,
     ) -> Self {
         let access = attachment.access().clone();
-        let shared = Arc::new(Shared { device, access, bounce: Pool::new() });
+        let shared =
+            Arc::new(Shared { device, access, bounce: Pool::new(), numbered: Slots::new() });
         Client(Arc::new(Inner { attachment, shared: Keeper(shared), presence }))
     }
 

@@ -29,6 +29,7 @@
 //! | `pod` | the pod that the host belongs to |
 //! | `sync_words` | [`Semaphore`], [`Event`]: inline, one register each |
 //! | `notifications` | [`NotificationQueue`]: a stream of 16-byte records |
+//! | `queue` | [`DmaQueue`], [`H2tQueues`]: rings of the client, zero-copy, numbered copies |
 //! | `span` | [`Span`], [`Transfer`]: checked ranges, and the copy between two of them |
 //! | `telemetry` | counters, metrics, questions to firmware |
 //! | `bounce` | host chunks through which plain slices travel |
@@ -54,6 +55,7 @@ mod notifications;
 pub mod pattern;
 mod peers;
 mod pod;
+mod queue;
 pub mod raw;
 mod span;
 mod sync_words;
@@ -69,6 +71,11 @@ pub use error::Error;
 pub use memory::MemoryTotals;
 pub use neuron_core::{CoreCommands, NeuronCore};
 pub use notifications::NotificationQueue;
+pub use queue::{
+    AsyncCopies, Completion, Completions, DmaQueue, H2tQueues, HostRange, QueueBatchError,
+    QueueCommands, QueueInit, RingAlloc, RingMem, ZeroCopyBatch, ZeroCopyOp, ZeroCopyQueue,
+    ZeroCopyRequest,
+};
 pub use span::{Fill, Span, Transfer};
 pub use sync_words::{Event, Semaphore};
 pub use telemetry::{DeviceTelemetry, Sensors};
@@ -80,6 +87,9 @@ pub use axon_clients::core_sync::{
 };
 pub use axon_clients::reservation::{CoreClaim, CoreSet, ReservationError};
 pub use axon_memory::{ChunkInfo, ChunkLine, Usage};
+pub use axon_neuron::dma::{
+    Claims, Direction, EngineState, EngineStatus, QueueSide, QueueStatus, RingOwner, Side,
+};
 pub use axon_neuron::hal;
 pub use axon_neuron::notify::{
     Custom, Notification, NotificationCounters, Peek, Placement, Producer, QueueCounters,
@@ -89,6 +99,7 @@ pub use axon_neuron::reset::ResetTicket;
 pub use axon_neuron::{
     Counters, EccCounts, HbmErrors, Health, Identity, PowerSample, ProbeError, Rung,
 };
+pub use axon_platform::Descriptor;
 pub use axon_pod::{Membership, Mode, PodError, PodState, PodStatus, PodType};
 pub use axon_ports as ports;
 pub use axon_telemetry as metrics;

@@ -58,6 +58,7 @@ impl<P: Platform> DevicePeers for Peers<P> {
 
     async fn drain(&self, client: ClientId) {
         self.neuron.dma().drain(client).await;
+        self.neuron.dma().park(client).await;
         self.neuron.end_notifications(client).await;
     }
 

@@ -1,6 +1,6 @@
 //! Checked ranges, and the transfers between them. Nothing here allocates or sends a message.
 
-use core::future::Future;
+use core::future::{Future, poll_fn};
 use core::ops::Range;
 use core::pin::Pin as FuturePin;
 use core::task::{Context, Poll};
@@ -80,6 +80,14 @@ impl<'a, P: Platform> Span<'a, P> {
         Ok(Fill(dma.fill(core, self.into_target(), byte, len)))
     }
 
+    /// The core whose ring serves a copy of this range to `target`.
+    pub(crate) fn ring_core(&self, target: &Span<'_, P>) -> CoreId {
+        match target.location {
+            Location::Device => target.core,
+            Location::Host => self.core,
+        }
+    }
+
     /// `range` of this range, which the caller knows to lie inside it.
     pub(crate) fn part(&self, range: Range<u64>) -> Result<Span<'a, P>, Error> {
         let len = range.end.saturating_sub(range.start);
@@ -118,6 +126,11 @@ impl<P: Platform> Transfer<P> {
     pub fn start(mut self) -> Self {
         self.0.start();
         self
+    }
+
+    /// Resolves once the whole transfer, which is one batch at most, is in its ring.
+    pub(crate) async fn staged(&mut self) -> Result<(), Error> {
+        Ok(poll_fn(|cx| self.0.poll_staged(cx)).await?)
     }
 
     /// Starts now or not at all.

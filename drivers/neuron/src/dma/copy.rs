@@ -58,6 +58,12 @@ impl<P: Platform> Copy<P> {
         let _ = self.transfer.try_start();
     }
 
+    /// Resolves once the first batch is staged, which for a copy of at most 127 MiB is all of it. An
+    /// error is the result of the copy.
+    pub fn poll_staged(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.transfer.poll_staged(cx)
+    }
+
     /// Stages the copy and rings at once.
     ///
     /// # Errors

@@ -98,6 +98,19 @@ impl<P: Platform> Transfer<P> {
         self.wait(cx.waker())
     }
 
+    /// Waits until the first batch is staged.
+    pub(crate) fn poll_staged(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if matches!(self.stage, Stage::New | Stage::Queued(_))
+            && let Poll::Ready(result) = self.poll(cx)
+        {
+            return Poll::Ready(result);
+        }
+        match self.stage {
+            Stage::InFlight(_) | Stage::Over => Poll::Ready(Ok(())),
+            Stage::New | Stage::Queued(_) => Poll::Pending,
+        }
+    }
+
     /// Stages the first batch and rings, if that is possible without waiting.
     pub(crate) fn try_start(&mut self) -> Result<(), Error> {
         if !matches!(self.stage, Stage::New) {

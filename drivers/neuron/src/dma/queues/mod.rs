@@ -139,6 +139,14 @@ impl<P: Platform> Dma<P> {
         Ok(place)
     }
 
+    /// Looks at the numbers of a queue that a client wants to bind.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`], [`Error::Queue`] (EALREADY) for a queue of the driver.
+    pub fn check_queue(&self, engine: u32, queue: u32) -> Result<(), Error> {
+        self.place(engine, queue).map(drop)
+    }
+
     /// Queues in quarantine.
     pub(crate) fn quarantined_queues(&self) -> usize {
         self.0.queues.with(|table| table.quarantined())
