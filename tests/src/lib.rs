@@ -16,4 +16,4 @@ pub mod frail;
 pub mod machine;
 pub mod transcript;
 
-pub use machine::{machine, on};
+pub use machine::{PRODUCTS, is_v2, machine, on, on_each};

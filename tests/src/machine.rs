@@ -1,7 +1,5 @@
 //! Machines by a short description, and futures run on them.
 
-use std::future::Future;
-
 use axon::Context;
 use axon_hosted::{Machine, MachineBuilder};
 
@@ -38,11 +36,31 @@ fn with_fault(builder: MachineBuilder, fault: &str) -> MachineBuilder {
     builder.fault(position, format!("{name} {after}").trim())
 }
 
+/// The four products.
+pub const PRODUCTS: [&str; 4] = ["trn1", "inf2", "trn2", "trn3"];
+
+/// Runs an asynchronous test on one machine after the other: in `description` each product takes
+/// the place of every `{}`.
+///
+/// # Panics
+/// As [`on`].
+pub fn on_each(description: &str, test: impl AsyncFn(Context<Machine>)) {
+    for product in PRODUCTS {
+        eprintln!("{product}");
+        on(&description.replace("{}", product), &test);
+    }
+}
+
+/// Whether a device of this context is of the first register map.
+pub fn is_v2(cx: &Context<Machine>) -> bool {
+    cx.driver.device(0).is_ok_and(|device| device.hal().cores() == 2)
+}
+
 /// Runs an asynchronous test on a machine whose devices are being brought up.
 ///
 /// # Panics
 /// Where everything waits for something that can never come.
-pub fn on<F: Future>(description: &str, test: impl FnOnce(Context<Machine>) -> F) -> F::Output {
+pub fn on<R>(description: &str, test: impl AsyncFnOnce(Context<Machine>) -> R) -> R {
     let machine = machine(description);
     let output = machine.run(test(Context::start(machine.clone())));
     machine.shut_down();

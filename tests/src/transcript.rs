@@ -43,11 +43,9 @@ impl Sink for Page {
 /// # Panics
 /// Where an answer differs, or a command fails that no `expect` asked to fail.
 pub fn check(name: &str) {
-    let path = path(name);
-    let kept = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let description =
-        kept.lines().find_map(|line| line.strip_prefix(MACHINE)).expect("a machine is described");
-    let (text, complaints) = on(description, |cx| play(cx, &kept));
+    let (path, kept) = read(name);
+    let description = described(&kept);
+    let (text, complaints) = on(description, async |cx| play(cx, &kept).await);
     if std::env::var_os("AXON_BLESS").is_some() {
         std::fs::write(&path, &text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     } else if let Some(line) = first_difference(&kept, &text) {
@@ -56,9 +54,23 @@ pub fn check(name: &str) {
     assert!(complaints.is_empty(), "{name}: {complaints:#?}\n{text}");
 }
 
+/// Runs the commands of `scripts/NAME.console` on `product` in place of the device it was kept
+/// with. Addresses and figures are others there; every command does what the script expects of it.
+///
+/// # Panics
+/// Where a command fails that no `expect` asked to fail, or an `expect` is not met.
+pub fn replay(name: &str, product: &str) {
+    let (_, kept) = read(name);
+    let described = described(&kept);
+    let (device, rest) = described.split_once(' ').unwrap_or((described, ""));
+    let devices = vec![product; device.split(',').count()].join(",");
+    let (text, complaints) = on(&format!("{devices} {rest}"), async |cx| play(cx, &kept).await);
+    assert!(complaints.is_empty(), "{name} on {product}: {complaints:#?}\n{text}");
+}
+
 /// Runs a script that is not kept in a file; answers what was printed and what went wrong.
 pub fn run(description: &str, script: &str) -> (String, Vec<String>) {
-    on(description, |cx| play(cx, script))
+    on(description, async |cx| play(cx, script).await)
 }
 
 async fn play(cx: Context<Machine>, script: &str) -> (String, Vec<String>) {
@@ -73,6 +85,16 @@ async fn play(cx: Context<Machine>, script: &str) -> (String, Vec<String>) {
     }
     engine.end(&mut page);
     (page.text, page.complaints)
+}
+
+fn read(name: &str) -> (PathBuf, String) {
+    let path = path(name);
+    let kept = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    (path, kept)
+}
+
+fn described(kept: &str) -> &str {
+    kept.lines().find_map(|line| line.strip_prefix(MACHINE)).expect("a machine is described")
 }
 
 fn first_difference(kept: &str, now: &str) -> Option<usize> {

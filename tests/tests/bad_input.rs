@@ -12,7 +12,7 @@ use axon_tests::{machine, on};
 
 /// Why the only function of a machine was refused, and the virtual time that took.
 fn refusal(description: &str) -> (Error, Duration) {
-    on(description, |cx| async move {
+    on(description, async |cx| {
         cx.driver.settled().await;
         assert!(cx.driver.devices().is_empty(), "{description}");
         let refusals = cx.driver.refusals();
@@ -45,7 +45,7 @@ fn four_broken_functions_end_in_four_errors() {
 
 #[test]
 fn a_broken_function_does_not_disturb_its_neighbour() {
-    on("trn1,trn1 fault=bar-unassigned@0", |cx| async move {
+    on("trn1,trn1 fault=bar-unassigned@0", async |cx| {
         cx.driver.settled().await;
         assert_eq!(cx.driver.refusals().len(), 1);
         let devices = cx.driver.devices();

@@ -1,6 +1,7 @@
 //! Console sessions, each kept as a file in `scripts/`.
 
-use axon_tests::transcript::check;
+use axon_tests::PRODUCTS;
+use axon_tests::transcript::{check, replay};
 
 #[test]
 fn the_language_answers_as_the_manual_says() {
@@ -65,4 +66,14 @@ fn st_e32_st_e34_st_e35_st_e38_api_e53_api_e56_cores() {
 #[test]
 fn st_e53_st_e55_st_e56_pod() {
     check("pod");
+}
+
+/// What was kept with one product holds on the others.
+#[test]
+fn every_product_keeps_the_sessions() {
+    let sessions =
+        ["clients", "copies", "gone", "invalid", "late-marker", "posting", "resets", "telemetry"];
+    for product in PRODUCTS {
+        sessions.iter().for_each(|name| replay(name, product));
+    }
 }

@@ -28,7 +28,7 @@ fn api_e83_st_e63_a_node_of_a_switched_pod() {
     config.routing_id = 64;
     config.server_rack_id = 0x8003;
     let machine = node("trn2es.48xlarge", config);
-    run(&machine, |cx| async move {
+    run(&machine, async |cx| {
         assert_eq!(cx.driver.pod().state, PodState::SingleNode, "nothing is known yet");
         cx.driver.settled().await;
         cx.platform.sleep(Duration::from_millis(1)).await;
@@ -54,7 +54,7 @@ fn api_e83_st_e63_a_node_of_a_switched_pod() {
 #[test]
 fn a_node_of_an_ultraserver_without_its_fifteen_other_devices_gives_up() {
     let machine = node("trn2u.48xlarge", FunctionConfig::new(Product::Trn2, 0));
-    run(&machine, |cx| async move {
+    run(&machine, async |cx| {
         cx.driver.settled().await;
         cx.platform.sleep(Duration::from_secs(599)).await;
         let pod = cx.driver.pod();
@@ -71,7 +71,7 @@ fn a_node_of_an_ultraserver_without_its_fifteen_other_devices_gives_up() {
 #[test]
 fn st_e51_a_node_finds_its_earlier_election_after_a_reset() {
     let machine = node("trn2u.48xlarge", FunctionConfig::new(Product::Trn2, 0));
-    run(&machine, |cx| async move {
+    run(&machine, async |cx| {
         cx.driver.settled().await;
         // What an earlier start left in MiscRAM, which survives resets.
         cx.platform.with_model(0, |function| {
@@ -108,7 +108,7 @@ fn st_d45_the_platform_is_decided_once_and_before_anything_is_started() {
 
 #[test]
 fn api_e62_api_e63_hosts_without_pods() {
-    on("trn1,trn2", |cx| async move {
+    on("trn1,trn2", async |cx| {
         cx.driver.settled().await;
         let pod = cx.driver.pod();
         assert_eq!((pod.pod_type, pod.state), (PodType::None, PodState::SingleNode));

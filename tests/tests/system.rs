@@ -7,7 +7,7 @@ use axon::ports::{AllocRequest, CoreMap, Location};
 use axon::{Client, Context, DeviceAlloc, HostAlloc};
 use axon_hosted::{Input, Machine};
 use axon_platform::{Errno, PciFunction, Platform};
-use axon_tests::{machine, on};
+use axon_tests::{PRODUCTS, machine, on, on_each};
 
 async fn open(cx: &Context<Machine>) -> Client<Machine> {
     cx.driver.settled().await;
@@ -16,7 +16,7 @@ async fn open(cx: &Context<Machine>) -> Client<Machine> {
 
 #[test]
 fn mem_e09_memory_for_a_core_that_v2_does_not_have_is_served_by_the_second_core() {
-    on("trn1", |cx| async move {
+    on_each("{}", async |cx| {
         let client = open(&cx).await;
         let request =
             AllocRequest { size: 4096, core: 7, location: Location::Device, ..client.request() };
@@ -30,8 +30,8 @@ fn mem_e09_memory_for_a_core_that_v2_does_not_have_is_served_by_the_second_core(
 
 #[test]
 fn dma_e11_two_clients_copy_at_the_same_time_on_one_ring() {
-    for seed in 0..8 {
-        on(&format!("trn1 seed={seed}"), |cx| async move {
+    for seed in 0..3 {
+        on_each(&format!("{{}} seed={seed}"), async |cx| {
             let clients = [open(&cx).await, open(&cx).await];
             let mut ends = Vec::new();
             let mut copies = Vec::new();
@@ -72,26 +72,28 @@ async fn leave_in_flight(cx: &Context<Machine>, late: &str) -> axon::Device<Mach
 
 #[test]
 fn dma_e39_copies_of_a_client_that_leaves_are_drained_first() {
-    let machine = machine("trn1");
-    let cx = Context::start(machine.clone());
-    let device = machine
-        .run(async {
-            let device = leave_in_flight(&cx, "late-marker=20ms").await;
-            cx.platform.sleep(Duration::from_millis(15)).await;
-            assert_eq!(device.memory_totals().draining, 16384);
-            cx.platform.sleep(Duration::from_millis(40)).await;
-            device
-        })
-        .expect("it ends");
-    assert_eq!(device.memory_totals().draining, 0);
-    assert!(device.clients().is_empty());
-    assert_eq!(machine.stray_accesses(), 0);
-    machine.shut_down();
+    for product in PRODUCTS {
+        let machine = machine(product);
+        let cx = Context::start(machine.clone());
+        let device = machine
+            .run(async {
+                let device = leave_in_flight(&cx, "late-marker=20ms").await;
+                cx.platform.sleep(Duration::from_millis(15)).await;
+                assert_eq!(device.memory_totals().draining, 16384);
+                cx.platform.sleep(Duration::from_millis(40)).await;
+                device
+            })
+            .expect("it ends");
+        assert_eq!(device.memory_totals().draining, 0);
+        assert!(device.clients().is_empty());
+        assert_eq!(machine.stray_accesses(), 0);
+        machine.shut_down();
+    }
 }
 
 #[test]
 fn dma_e39_memory_whose_marker_never_comes_is_kept_until_a_reset_covers_the_engine() {
-    on("trn1", |cx| async move {
+    on_each("{}", async |cx| {
         let device = leave_in_flight(&cx, "drop-marker=2").await;
         cx.platform.sleep(Duration::from_secs(2)).await;
         assert!(device.clients().is_empty(), "1 s of drain, then the slot is free");
@@ -105,7 +107,7 @@ fn dma_e39_memory_whose_marker_never_comes_is_kept_until_a_reset_covers_the_engi
 
 #[test]
 fn api_e51_st_e25_every_request_has_a_number_and_the_seventeenth_waits_for_none() {
-    on("trn1", |cx| async move {
+    on_each("{}", async |cx| {
         let client = open(&cx).await;
         let tickets: Vec<_> = (0..16).map(|_| client.reset(CoreMap(1)).unwrap()).collect();
         let mut ids: Vec<u32> = tickets.iter().map(axon::ResetTicket::id).collect();
@@ -121,9 +123,11 @@ fn api_e51_st_e25_every_request_has_a_number_and_the_seventeenth_waits_for_none(
 
 #[test]
 fn st_e30_a_reset_of_one_core_leaves_copies_of_another_alone() {
-    on("trn2", |cx| async move {
+    on_each("{}", async |cx| {
         let client = open(&cx).await;
-        let core = axon::ports::CoreId::new(4).unwrap();
+        // Of another pair than core 0 where there are pairs.
+        let last = client.device().hal().core_ids().last();
+        let core = last.unwrap();
         let hbm = client.alloc_device(DeviceAlloc { core, ..DeviceAlloc::new(1 << 20) }).await;
         let (hbm, host) = (hbm.unwrap(), client.alloc_host(HostAlloc::new(1 << 20)).await.unwrap());
         let reset = client.reset(CoreMap(1)).unwrap();
@@ -136,7 +140,7 @@ fn st_e30_a_reset_of_one_core_leaves_copies_of_another_alone() {
 
 #[test]
 fn st_e07_st_d08_mixed_generations_keep_their_own_constants() {
-    on("trn2,trn3,inf2", |cx| async move {
+    on("trn2,trn3,inf2", async |cx| {
         cx.driver.settled().await;
         let cores: Vec<u8> = cx.driver.devices().iter().map(|d| d.hal().cores()).collect();
         assert_eq!(cores.iter().map(|c| u32::from(*c)).sum::<u32>(), 18);
@@ -147,7 +151,7 @@ fn st_e07_st_d08_mixed_generations_keep_their_own_constants() {
 #[test]
 fn a_host_may_have_64_devices() {
     let names = vec!["trn1"; 64].join(",");
-    on(&names, |cx| async move {
+    on(&names, async |cx| {
         cx.driver.settled().await;
         let devices = cx.driver.devices();
         assert_eq!(devices.len(), 64, "{:?}", cx.driver.refusals().first());
@@ -163,7 +167,8 @@ fn a_host_may_have_64_devices() {
 #[test]
 fn nothing_is_left_whatever_the_order() {
     for seed in 0..16 {
-        let machine = machine(&format!("trn1 seed={seed} fault=slow=30us"));
+        let product = PRODUCTS[seed % PRODUCTS.len()];
+        let machine = machine(&format!("{product} seed={seed} fault=slow=30us"));
         let cx = Context::start(machine.clone());
         let device = machine
             .run(async {
@@ -224,7 +229,7 @@ fn json_has_the_same_keys_one_object_a_line() {
 
 #[test]
 fn st_d09_st_d12_devices_that_were_taken_down_can_be_brought_up_again() {
-    let machine = machine("trn1,trn2");
+    let machine = machine("trn1,inf2,trn2,trn3");
     for _ in 0..3 {
         let app = async |cx: Context<Machine>| {
             let client = open(&cx).await;
@@ -246,7 +251,7 @@ fn st_d09_st_d12_devices_that_were_taken_down_can_be_brought_up_again() {
 
 #[test]
 fn what_outlives_its_device_says_that_it_is_gone() {
-    on("trn1", |cx| async move {
+    on_each("{}", async |cx| {
         let client = open(&cx).await;
         let device = client.device().clone();
         let hbm = client.alloc_device(DeviceAlloc::new(4096)).await.unwrap();
@@ -261,7 +266,7 @@ fn what_outlives_its_device_says_that_it_is_gone() {
 
 #[test]
 fn more_writers_than_bounce_chunks_take_turns() {
-    on("trn1", |cx| async move {
+    on_each("{}", async |cx| {
         let client = open(&cx).await;
         let hbm = client.alloc_device(DeviceAlloc::new(12 << 16)).await.unwrap();
         let data: Vec<Vec<u8>> = (0..12).map(|byte| vec![byte; 1 << 16]).collect();

@@ -1,6 +1,5 @@
 //! One device, one client, and what a test wants to know about them.
 
-use std::future::Future;
 use std::time::Duration;
 
 use axon::metrics::TelemetryConfig;
@@ -35,15 +34,85 @@ pub struct Setup {
 pub const PRODUCTS: [Product; 5] =
     [Product::Trn1, Product::Inf2, Product::Trn2, Product::Trn3, Product::Trn3Second];
 
-/// A machine with one device of each product.
-pub fn every() -> impl Iterator<Item = Setup> {
-    PRODUCTS.into_iter().map(Setup::of)
+/// Machines of one device each, of every product of a kind: what is tried on one is tried on all.
+#[derive(Clone)]
+pub struct Setups(Vec<Setup>);
+
+/// Every product.
+pub fn every() -> Setups {
+    Setups(PRODUCTS.into_iter().map(Setup::of).collect())
 }
 
+/// The products of the first register map.
+pub fn v2() -> Setups {
+    Setups(PRODUCTS[..2].iter().copied().map(Setup::of).collect())
+}
+
+/// The products of the later register map.
+pub fn later() -> Setups {
+    Setups(PRODUCTS[2..].iter().copied().map(Setup::of).collect())
+}
+
+/// One product of each register map, for what takes long; all of them with `AXON_LONG=1`.
+pub fn one_of_each_map() -> Setups {
+    match std::env::var_os("AXON_LONG") {
+        Some(_) => every(),
+        None => Setups([PRODUCTS[0], PRODUCTS[2]].map(Setup::of).to_vec()),
+    }
+}
+
+impl Setups {
+    /// Changes each.
+    pub fn with(mut self, change: impl FnMut(&mut Setup)) -> Self {
+        self.0.iter_mut().for_each(change);
+        self
+    }
+
+    /// Arms a fault.
+    pub fn fault(self, fault: &str) -> Self {
+        self.with(|setup| setup.function.fault(fault).unwrap())
+    }
+
+    /// Multiplies the time a batch may take.
+    pub fn budget(self, multiplier: u32) -> Self {
+        self.with(|setup| setup.config.budget_multiplier = Some(multiplier))
+    }
+
+    /// With datastore and poster.
+    pub fn telemetry(self) -> Self {
+        self.with(|setup| setup.telemetry = Some(TelemetryConfig::default()))
+    }
+
+    /// Order of tasks.
+    pub fn seed(self, seed: u64) -> Self {
+        self.with(|setup| setup.seed = seed)
+    }
+
+    /// Runs `test` on each, see [`Setup::run`].
+    pub fn run(self, test: impl AsyncFn(Bench)) {
+        for setup in self.0 {
+            let product = setup.function.product;
+            eprintln!("{product:?}");
+            setup.run(&test);
+        }
+    }
+}
+
+impl IntoIterator for Setups {
+    type Item = Setup;
+    type IntoIter = std::vec::IntoIter<Setup>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+/// One product of the first register map.
 pub fn trn1() -> Setup {
     Setup::of(Product::Trn1)
 }
 
+/// One product of the later register map.
 pub fn trn2() -> Setup {
     Setup::of(Product::Trn2)
 }
@@ -57,24 +126,12 @@ impl Setup {
         Setup { function, config: DeviceConfig::default(), telemetry: None, seed: 0 }
     }
 
-    /// With datastore and poster.
-    pub fn telemetry(mut self) -> Self {
-        self.telemetry = Some(TelemetryConfig::default());
-        self
-    }
-
-    /// Multiplies the time a batch may take.
-    pub fn budget(mut self, multiplier: u32) -> Self {
-        self.config.budget_multiplier = Some(multiplier);
-        self
-    }
-
     pub fn machine(&self) -> Machine {
         Machine::builder().function(self.function.clone()).seed(self.seed).build().unwrap()
     }
 
     /// Brings the device up and runs `test`; afterwards the model must have nothing to complain of.
-    pub fn run<F: Future>(self, test: impl FnOnce(Bench) -> F) -> F::Output {
+    pub fn run<R>(self, test: impl AsyncFnOnce(Bench) -> R) -> R {
         let machine = self.machine();
         let output = machine.run(async {
             let config = DriverConfig { device: self.config, telemetry: self.telemetry };
@@ -95,6 +152,26 @@ impl Setup {
 }
 
 impl Bench {
+    /// Whether this is a product of the first register map.
+    pub fn is_v2(&self) -> bool {
+        self.device.hal().cores() == 2
+    }
+
+    /// Where MiscRAM is in the register window.
+    pub fn misc_ram(&self) -> u64 {
+        if self.is_v2() { 0x30fa_0000 } else { 0x06c8_4000 }
+    }
+
+    /// Where the engine of the first core's copies is in the register window, and its number.
+    pub fn copy_engine(&self) -> (u64, u32) {
+        if self.is_v2() { (0x3060_0000, 32) } else { (0x0680_0000, 128) }
+    }
+
+    /// The device address of a word of MiscRAM.
+    pub fn firmware_word(&self, offset: u64) -> u64 {
+        offset + if self.is_v2() { 0xfff_f0fa_0000 } else { 0x80_06c8_4000 }
+    }
+
     pub fn report(&self) -> Report {
         self.machine.report(0).unwrap()
     }

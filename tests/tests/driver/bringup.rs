@@ -5,11 +5,10 @@ use std::time::Duration;
 use axon::Driver;
 use axon_hosted::Machine;
 use axon_model::{Bar4, FunctionConfig, Product};
-use axon_neuron::DeviceConfig;
 use axon_platform::{Errno, Platform};
 use axon_ports::reset::DeviceState;
 
-use crate::bench::{Setup, trn1, trn2};
+use crate::bench::{every, later};
 
 /// What became of the functions of a machine: devices by index, refusals in bus order.
 type Outcome = (Vec<(u32, DeviceState)>, Vec<(Errno, String)>);
@@ -46,15 +45,12 @@ fn function(product: Product) -> FunctionConfig {
 
 #[test]
 fn every_product_becomes_ready() {
-    for product in [Product::Trn1, Product::Inf2, Product::Trn2, Product::Trn3, Product::Trn3Second]
-    {
-        Setup::of(product).run(async |bench| {
-            let report = bench.report();
-            assert_eq!(report.device_resets, 1);
-            assert_eq!(bench.device.serial_number().unwrap(), Some((1 << 32) + 1));
-            assert_eq!(bench.device.firmware_version().unwrap(), Some(7));
-        });
-    }
+    every().run(async |bench| {
+        let report = bench.report();
+        assert_eq!(report.device_resets, 1);
+        assert_eq!(bench.device.serial_number().unwrap(), Some((1 << 32) + 1));
+        assert_eq!(bench.device.firmware_version().unwrap(), Some(7));
+    });
 }
 
 #[test]
@@ -72,9 +68,7 @@ fn dev_e04_st_e07_generations_mix() {
 #[test]
 fn dev_e05_bar4_may_be_absent_or_short() {
     for bar4 in [Bar4::Absent, Bar4::Size(64 << 30)] {
-        let mut setup = trn2();
-        setup.function.bar4 = bar4;
-        setup.run(async |bench| {
+        later().with(|setup| setup.function.bar4 = bar4).run(async |bench| {
             let (source, target) = (bench.pattern(70_000, 1).await, bench.hbm(70_000).await);
             source.span(..).unwrap().copy_to(target.span(..).unwrap()).unwrap().await.unwrap();
         });
@@ -123,9 +117,7 @@ fn dev_e17_st_e05_routing_ids_out_of_range_and_pds() {
 
 #[test]
 fn dev_e18_st_e06_late_firmware() {
-    let mut late = trn1();
-    late.function.firmware_late_ns = 3_000_000_000;
-    late.run(async |bench| {
+    every().with(|late| late.function.firmware_late_ns = 3_000_000_000).run(async |bench| {
         let up = bench.now().as_nanos() / 1_000_000;
         assert!((3_000..4_500).contains(&up), "{up} ms");
     });
@@ -158,20 +150,22 @@ fn refusals_say_what_is_wrong() {
 
 #[test]
 fn dev_e38_an_emulator_of_v4_is_never_reset() {
-    let mut setup = Setup::of(Product::Trn3);
-    setup.function.revision = 0xf0;
-    setup.run(async |bench| {
-        assert_eq!(bench.report().device_resets, 0);
-        assert_eq!(bench.device.hal().cores(), 1);
-    });
+    let v4 = later().with(|setup| setup.function.revision = 0xf0).into_iter().skip(1);
+    for setup in v4 {
+        setup.run(async |bench| {
+            assert_eq!(bench.report().device_resets, 0);
+            assert_eq!(bench.device.hal().cores(), 1);
+        });
+    }
 }
 
 #[test]
 fn dev_e37_the_simulator_has_a_reset_doorbell_of_its_own() {
-    let mut setup = trn2();
-    setup.function.revision = 0xff;
-    setup.function.bar4 = Bar4::Size(4 << 30);
-    setup.run(async |bench| {
+    let simulators = later().with(|setup| {
+        setup.function.revision = 0xff;
+        setup.function.bar4 = Bar4::Size(4 << 30);
+    });
+    simulators.run(async |bench| {
         assert!(bench.now().as_nanos() >= 2_000_000_000, "one look takes 2 s");
         let (source, target) = (bench.pattern(4096, 1).await, bench.hbm(4096).await);
         source.span(..).unwrap().copy_to(target.span(..).unwrap()).unwrap().await.unwrap();
@@ -191,13 +185,13 @@ fn st_e21_dev_e36_firmware_that_stays_busy() {
 
 #[test]
 fn st_e19_st_e20_lost_and_ignored_triggers() {
-    let mut lost = trn1();
-    lost.function.fault("lost-trigger=1").unwrap();
-    lost.run(async |bench| {
+    every().fault("lost-trigger=1").run(async |bench| {
         let up = bench.now().as_nanos() / 1_000_000;
         assert!((30_000..30_250).contains(&up), "{up} ms");
     });
-    for (product, seconds) in [(Product::Trn1, 120), (Product::Trn2, 480)] {
+    let products =
+        [(Product::Trn1, 120), (Product::Inf2, 120), (Product::Trn2, 480), (Product::Trn3, 480)];
+    for (product, seconds) in products {
         let mut function = function(product);
         function.fault("never-ack").unwrap();
         let machine = Machine::builder().function(function).build().unwrap();
@@ -216,9 +210,7 @@ fn st_e19_st_e20_lost_and_ignored_triggers() {
 
 #[test]
 fn no_reset_mode_leaves_the_hardware_alone() {
-    let mut setup = trn1();
-    setup.config = DeviceConfig { no_reset: true, ..setup.config };
-    setup.run(async |bench| {
+    every().with(|setup| setup.config.no_reset = true).run(async |bench| {
         assert_eq!(bench.report().device_resets, 0);
         let (source, target) = (bench.pattern(4096, 1).await, bench.hbm(4096).await);
         source.span(..).unwrap().copy_to(target.span(..).unwrap()).unwrap().await.unwrap();
@@ -229,7 +221,7 @@ fn no_reset_mode_leaves_the_hardware_alone() {
 
 #[test]
 fn st_e62_st_d52_a_reset_without_work_takes_what_the_device_takes() {
-    trn2().run(async |bench| {
+    every().run(async |bench| {
         let start = bench.now();
         bench.client.reset(axon_ports::CoreMap::DEVICE).unwrap().await.unwrap();
         assert!(bench.now().since(start) <= Duration::from_millis(50));

@@ -4,34 +4,31 @@ use std::time::Duration;
 
 use axon_platform::{Errno, Platform};
 
-use crate::bench::{Setup, bytes, trn1, trn2};
-use axon_model::Product;
+use crate::bench::{bytes, every, one_of_each_map};
 
 #[test]
 fn dma_a_4_kib_is_two_doorbells_and_no_register_read() {
-    for product in [Product::Trn1, Product::Inf2, Product::Trn2, Product::Trn3] {
-        Setup::of(product).run(async |bench| {
-            let (source, target, back) =
-                (bench.pattern(4096, 1).await, bench.hbm(4096).await, bench.host(4096).await);
-            let before = bench.report();
-            let all = ..;
-            source.span(all).unwrap().copy_to(target.span(all).unwrap()).unwrap().await.unwrap();
-            let after = bench.report();
-            assert_eq!(after.doorbells - before.doorbells, 2, "{product:?}");
-            assert_eq!(after.register_reads, before.register_reads);
-            assert_eq!(after.register_writes - before.register_writes, 2);
-            target.span(all).unwrap().copy_to(back.span(all).unwrap()).unwrap().await.unwrap();
-            assert_eq!(bytes(&back), bytes(&source));
-            let counters = bench.device.counters();
-            assert_eq!((counters.doorbells, counters.register_reads), (4, 0));
-            assert_eq!((counters.completed, counters.bytes), (2, 8192));
-        });
-    }
+    every().run(async |bench| {
+        let (source, target, back) =
+            (bench.pattern(4096, 1).await, bench.hbm(4096).await, bench.host(4096).await);
+        let before = bench.report();
+        let all = ..;
+        source.span(all).unwrap().copy_to(target.span(all).unwrap()).unwrap().await.unwrap();
+        let after = bench.report();
+        assert_eq!(after.doorbells - before.doorbells, 2);
+        assert_eq!(after.register_reads, before.register_reads);
+        assert_eq!(after.register_writes - before.register_writes, 2);
+        target.span(all).unwrap().copy_to(back.span(all).unwrap()).unwrap().await.unwrap();
+        assert_eq!(bytes(&back), bytes(&source));
+        let counters = bench.device.counters();
+        assert_eq!((counters.doorbells, counters.register_reads), (4, 0));
+        assert_eq!((counters.completed, counters.bytes), (2, 8192));
+    });
 }
 
 #[test]
 fn dma_e01_size_0_is_refused() {
-    trn2().run(async |bench| {
+    every().run(async |bench| {
         let (source, target) = (bench.pattern(4096, 1).await, bench.hbm(4096).await);
         let nothing = || source.span(0..0);
         let copied = nothing().and_then(|span| span.copy_to(target.span(0..0)?));
@@ -44,7 +41,7 @@ fn dma_e01_size_0_is_refused() {
 
 #[test]
 fn dma_e02_dma_e03_odd_sizes_and_places() {
-    trn1().run(async |bench| {
+    every().run(async |bench| {
         let size = 200_000;
         let source = bench.pattern(size, 3).await;
         let back = bench.host(size).await;
@@ -69,7 +66,7 @@ fn dma_e02_dma_e03_odd_sizes_and_places() {
 
 #[test]
 fn dma_e04_dma_e05_the_largest_batch_and_one_byte_more() {
-    trn2().run(async |bench| {
+    one_of_each_map().run(async |bench| {
         let batch = 133_169_152u64;
         let (source, target) = (bench.hbm(batch + 1).await, bench.hbm(batch + 1).await);
         for (len, doorbells) in [(batch, &[2033, 2033][..]), (batch + 1, &[2033, 2033, 2, 2])] {
@@ -83,7 +80,7 @@ fn dma_e04_dma_e05_the_largest_batch_and_one_byte_more() {
 
 #[test]
 fn dma_e43_a_fill_is_two_batches() {
-    trn2().run(async |bench| {
+    every().run(async |bench| {
         let (target, back) = (bench.hbm(200_000).await, bench.host(200_000).await);
         target.span(..).unwrap().fill(0x5a).unwrap().await.unwrap();
         let size = target.size() as u32;
@@ -96,8 +93,8 @@ fn dma_e43_a_fill_is_two_batches() {
 
 #[test]
 fn dma_e48_seventy_copies_at_once_share_their_doorbells() {
-    for seed in 0..8 {
-        Setup { seed, ..trn1() }.run(async |bench| {
+    for seed in 0..3 {
+        every().seed(seed).run(async |bench| {
             let size = 70 * 4096;
             let (source, target) = (bench.pattern(size, 5).await, bench.hbm(size).await);
             let mut copies = Vec::new();
@@ -132,7 +129,7 @@ fn dma_e48_seventy_copies_at_once_share_their_doorbells() {
 
 #[test]
 fn a_started_copy_rings_at_once() {
-    trn1().run(async |bench| {
+    every().run(async |bench| {
         let (source, target) = (bench.pattern(4096, 1).await, bench.hbm(4096).await);
         let copy = source.span(..).unwrap().copy_to(target.span(..).unwrap()).unwrap().start();
         assert_eq!(bench.doorbell_values(0), [2, 2]);
@@ -143,9 +140,7 @@ fn a_started_copy_rings_at_once() {
 
 #[test]
 fn dma_e16_a_full_ring_takes_turns() {
-    let mut setup = trn2();
-    setup.function.fault("slow=200us").unwrap();
-    setup.run(async |bench| {
+    every().fault("slow=200us").run(async |bench| {
         let (source, target) = (bench.hbm(4096).await, bench.hbm(4096).await);
         let copy = || source.span(..).unwrap().copy_to(target.span(..).unwrap()).unwrap();
         let mut started: Vec<_> = (0..256).map(|_| copy().start()).collect();
@@ -166,9 +161,7 @@ fn dma_e16_a_full_ring_takes_turns() {
 
 #[test]
 fn a_dropped_copy_goes_on_and_keeps_its_memory() {
-    let mut setup = trn1();
-    setup.function.fault("late-marker=5ms times=1").unwrap();
-    setup.run(async |bench| {
+    every().fault("late-marker=5ms times=1").run(async |bench| {
         let (source, target) = (bench.pattern(4096, 1).await, bench.hbm(4096).await);
         let copy = source.span(..).unwrap().copy_to(target.span(..).unwrap()).unwrap().start();
         drop(copy);
@@ -183,9 +176,7 @@ fn a_dropped_copy_goes_on_and_keeps_its_memory() {
 
 #[test]
 fn fills_of_two_bytes_take_turns_with_the_fill_buffer() {
-    let mut setup = trn1();
-    setup.function.fault("late-marker=1ms").unwrap();
-    setup.run(async |bench| {
+    every().fault("late-marker=1ms").run(async |bench| {
         let (a, b) = (bench.hbm(4096).await, bench.hbm(4096).await);
         let (back_a, back_b) = (bench.host(4096).await, bench.host(4096).await);
         let mut first = Box::pin(a.span(..).unwrap().fill(1).unwrap());
@@ -208,7 +199,7 @@ fn fills_of_two_bytes_take_turns_with_the_fill_buffer() {
 
 #[test]
 fn an_idle_device_costs_nothing() {
-    trn2().run(async |bench| {
+    every().run(async |bench| {
         let (polls, reads) = (bench.machine.polls(), bench.report().register_reads);
         bench.machine.sleep(Duration::from_secs(3600)).await;
         assert!(bench.machine.polls() - polls < 8);

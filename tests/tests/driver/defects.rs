@@ -12,7 +12,7 @@ use axon_platform::{Errno, PciFunction, Platform};
 use axon_ports::reset::DeviceState;
 use axon_ports::{CoreId, CoreMap};
 
-use crate::bench::{Setup, trn1, trn2};
+use crate::bench::{Setup, every, trn1, trn2};
 use crate::host::{Host, firmware_writes};
 use crate::unbind::climb;
 
@@ -49,7 +49,7 @@ fn st_d11_bring_ups_that_fail_with_a_mailbox_leave_no_entry_of_it() {
 
 #[test]
 fn st_d13_nothing_is_written_once_the_function_is_off_and_handles_reach_no_freed_memory() {
-    for setup in [trn1(), trn2()] {
+    for setup in every() {
         setup.run(async |bench| {
             let (from, to) = (bench.pattern(8192, 1).await, bench.hbm(8192).await);
             bench.control("fault drop-marker=1");
@@ -131,7 +131,7 @@ fn st_d21_copies_of_a_handle_count_once() {
 
 #[test]
 fn st_d23_the_end_of_a_client_waits_for_its_reset() {
-    for setup in [trn1(), trn2()] {
+    for setup in every() {
         setup.run(async |bench| {
             let client = bench.device.open().await.unwrap();
             let id = client.id();
@@ -153,7 +153,7 @@ fn st_d23_the_end_of_a_client_waits_for_its_reset() {
 
 #[test]
 fn st_d24_what_a_client_leaves_behind_belongs_to_nobody() {
-    for setup in [trn1(), trn2()] {
+    for setup in every() {
         setup.run(async |bench| {
             let core = CoreId::new(1).unwrap();
             let first = bench.device.open().await.unwrap();
@@ -199,7 +199,7 @@ fn st_d25_a_request_too_many_has_no_effect_and_says_busy() {
 
 #[test]
 fn st_d28_a_reset_by_the_driver_itself_sets_the_engines_up_again() {
-    for setup in [trn1(), trn2()] {
+    for setup in every() {
         let mut setup = setup;
         setup.function.trace("registers").unwrap();
         setup.run(async |bench| {
@@ -238,7 +238,7 @@ fn st_d30_every_failed_stage_is_counted_on_every_core() {
             count()
         })
     };
-    for setup in [trn1(), trn2()] {
+    for setup in every() {
         // Never accepted, never finished, gone while the engines are set up.
         for fault in ["fault never-ack", "fault reset-stuck times=1"] {
             assert_eq!(failures(setup.clone(), fault), 1, "{fault}");

@@ -8,6 +8,7 @@ use axon_model::Product;
 use axon_platform::Errno;
 use axon_ports::reset::DeviceState;
 
+use crate::bench::PRODUCTS;
 use crate::host::{Host, Settled};
 
 /// No word of firmware may hold bring-up up for longer: a deadline of 60 s for the routing id, one
@@ -72,8 +73,18 @@ fn expected(offset: u64, value: u32) -> Option<Errno> {
     }
 }
 
-fn check_words(product: Product) {
-    for piece in words() {
+/// Every word on every product of one register map: on one after the other, on all of them with
+/// `AXON_LONG=1`.
+fn check_words(products: &[Product]) {
+    let all = std::env::var_os("AXON_LONG").is_some();
+    let cases = words().into_iter().enumerate().flat_map(|(turn, piece)| {
+        let chosen: Vec<Product> = match all {
+            true => products.to_vec(),
+            false => vec![products[turn % products.len()]],
+        };
+        chosen.into_iter().map(move |product| (product, piece.clone()))
+    });
+    for (product, piece) in cases {
         for value in VALUES {
             // What nobody reads is looked at once, and in pieces.
             let verbs = if piece.len() == 1 { &["poke", "stick"][..] } else { &["stick"] };
@@ -93,12 +104,12 @@ fn check_words(product: Product) {
 
 #[test]
 fn v2_and_any_word_of_firmware() {
-    check_words(Product::Trn1);
+    check_words(&PRODUCTS[..2]);
 }
 
 #[test]
-fn v4_and_any_word_of_firmware() {
-    check_words(Product::Trn3);
+fn v3_and_v4_and_any_word_of_firmware() {
+    check_words(&PRODUCTS[2..]);
 }
 
 /// Fault, errno of what becomes of the device (`None` is READY), latest time in ms.
@@ -138,7 +149,7 @@ fn every_named_fault_of_every_product() {
 
 #[test]
 fn dead_reads_may_begin_at_any_read() {
-    for product in [Product::Trn1, Product::Trn2] {
+    for product in PRODUCTS {
         let reads = Host::one(product).settle().report(0).register_reads;
         for after in (0..reads.min(20)).chain([reads, reads + 5]) {
             let settled =
@@ -153,7 +164,8 @@ fn dead_reads_may_begin_at_any_read() {
 
 #[test]
 fn dev_e45_a_function_may_vanish_at_any_access() {
-    for (product, step) in [(Product::Trn1, 487), (Product::Trn2, 997), (Product::Trn3, 1_499)] {
+    let steps = [997, 1_009, 1_999, 2_003, 2_999];
+    for (product, step) in PRODUCTS.into_iter().zip(steps) {
         let report = Host::one(product).settle().report(0);
         let accesses = report.register_reads + report.register_writes;
         let early = 0..12;

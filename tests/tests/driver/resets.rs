@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use axon::Error;
 use axon_platform::Errno;
+use axon_ports::CoreMap;
 use axon_ports::reset::DeviceState;
-use axon_ports::{CoreId, CoreMap};
 
-use crate::bench::{Bench, Setup, bytes, trn1, trn2};
+use crate::bench::{Bench, bytes, every, later, v2};
 
 fn errno(result: Result<(), Error>) -> Errno {
     result.unwrap_err().errno()
@@ -20,36 +20,34 @@ async fn copy_on(bench: &Bench, core: u32) -> Result<(), Error> {
 
 #[test]
 fn st_e16_st_e17_st_e18_what_firmware_is_told() {
-    let writes = |bench: &Bench, misc_ram: u64| -> Vec<(u64, u32)> {
+    let writes = |bench: &Bench| -> Vec<(u64, u32)> {
         let trace = bench.report().register_trace;
         trace
             .iter()
-            .filter_map(|record| Some((record.offset.checked_sub(misc_ram)?, record.value)))
+            .filter_map(|r| Some((r.offset.checked_sub(bench.misc_ram())?, r.value)))
             .filter(|(offset, _)| *offset < 0x1000)
             .collect()
     };
-    trn1().run(async |bench| {
+    v2().run(async |bench| {
         bench.control("trace registers on");
         bench.client.reset(CoreMap(2)).unwrap().await.unwrap();
-        assert_eq!(writes(&bench, 0x30fa_0000), [(0x1d8, 0x3802), (0x1ec, 2), (0x800, 1)]);
+        assert_eq!(writes(&bench), [(0x1d8, 0x3802), (0x1ec, 2), (0x800, 1)]);
         bench.control("trace clear");
         bench.client.reset(CoreMap::DEVICE).unwrap().await.unwrap();
-        assert_eq!(writes(&bench, 0x30fa_0000), [(0x1ec, 1), (0x800, 1)]);
+        assert_eq!(writes(&bench), [(0x1ec, 1), (0x800, 1)]);
         assert_eq!(errno(bench.client.reset(CoreMap(4)).map(drop)), Errno::EINVAL);
     });
-    let mut setup = trn2();
-    setup.config.reset_top_dma = true;
-    setup.run(async |bench| {
+    later().with(|setup| setup.config.reset_top_dma = true).run(async |bench| {
         bench.control("trace registers on");
         bench.client.reset(CoreMap(3)).unwrap().await.unwrap();
         let expected = [(0x1d8, 0x0003_0303), (0x1d4, 1), (0x1ec, 2), (0x800, 1)];
-        assert_eq!(writes(&bench, 0x06c8_4000), expected);
+        assert_eq!(writes(&bench), expected);
     });
 }
 
 #[test]
 fn st_e19_a_lost_trigger_of_a_core_reset() {
-    trn1().run(async |bench| {
+    every().run(async |bench| {
         bench.control("fault lost-trigger=1");
         let start = bench.now();
         bench.client.reset(CoreMap(1)).unwrap().await.unwrap();
@@ -60,9 +58,10 @@ fn st_e19_a_lost_trigger_of_a_core_reset() {
 
 #[test]
 fn st_e22_st_e23_what_waits_becomes_one_reset() {
-    trn2().run(async |bench| {
-        let tickets: Vec<_> =
-            (0..8).map(|core| bench.client.reset(CoreMap(1 << core)).unwrap()).collect();
+    every().run(async |bench| {
+        let tickets: Vec<_> = (0..u32::from(bench.device.hal().cores()))
+            .map(|core| bench.client.reset(CoreMap(1 << core)).unwrap())
+            .collect();
         for ticket in tickets {
             ticket.await.unwrap();
         }
@@ -73,9 +72,7 @@ fn st_e22_st_e23_what_waits_becomes_one_reset() {
 
 #[test]
 fn dma_e18_st_d29_v3_copies_caught_by_a_reset_are_cancelled() {
-    let mut setup = trn2().budget(100);
-    setup.function.fault("drop-marker=1").unwrap();
-    setup.run(async |bench| {
+    later().budget(100).fault("drop-marker=1").run(async |bench| {
         let (source, target) = (bench.pattern(4096, 1).await, bench.hbm(4096).await);
         let copy = source.span(..).unwrap().copy_to(target.span(..).unwrap()).unwrap().start();
         let start = bench.now();
@@ -93,9 +90,7 @@ fn dma_e18_st_d29_v3_copies_caught_by_a_reset_are_cancelled() {
 
 #[test]
 fn st_e28_dma_e17_v2_copies_caught_by_a_reset_are_issued_again() {
-    let mut setup = trn1().budget(100);
-    setup.function.fault("drop-marker=1").unwrap();
-    setup.run(async |bench| {
+    v2().budget(100).fault("drop-marker=1").run(async |bench| {
         let (source, target) = (bench.pattern(4096, 1).await, bench.hbm(4096).await);
         let copy = source.span(..).unwrap().copy_to(target.span(..).unwrap()).unwrap().start();
         let reset = bench.client.reset(CoreMap(1)).unwrap();
@@ -111,9 +106,7 @@ fn st_e28_dma_e17_v2_copies_caught_by_a_reset_are_issued_again() {
 
 #[test]
 fn dma_e47_v2_a_copy_is_issued_again_at_most_three_times() {
-    let mut setup = trn1();
-    setup.function.fault("drop-marker=100").unwrap();
-    setup.run(async |bench| {
+    v2().fault("drop-marker=100").run(async |bench| {
         let (source, target) = (bench.pattern(4096, 1).await, bench.hbm(4096).await);
         let copy = source.span(..).unwrap().copy_to(target.span(..).unwrap()).unwrap().start();
         let reset = bench.client.reset(CoreMap::DEVICE).unwrap();
@@ -128,25 +121,19 @@ fn dma_e47_v2_a_copy_is_issued_again_at_most_three_times() {
 
 #[test]
 fn st_e28_a_marker_in_the_grace_is_in_time() {
-    for setup in [trn1(), trn2()] {
-        let mut setup = setup;
-        setup.function.fault("late-marker=10ms times=1").unwrap();
-        setup.run(async |bench| {
-            let (source, target) = (bench.pattern(4096, 1).await, bench.hbm(4096).await);
-            let copy = source.span(..).unwrap().copy_to(target.span(..).unwrap()).unwrap().start();
-            let reset = bench.client.reset(CoreMap(1)).unwrap();
-            copy.await.unwrap();
-            reset.await.unwrap();
-            assert_eq!(bench.device.counters().cancelled, 0);
-        });
-    }
+    every().fault("late-marker=10ms times=1").run(async |bench| {
+        let (source, target) = (bench.pattern(4096, 1).await, bench.hbm(4096).await);
+        let copy = source.span(..).unwrap().copy_to(target.span(..).unwrap()).unwrap().start();
+        let reset = bench.client.reset(CoreMap(1)).unwrap();
+        copy.await.unwrap();
+        reset.await.unwrap();
+        assert_eq!(bench.device.counters().cancelled, 0);
+    });
 }
 
 #[test]
 fn st_e30_dma_e19_other_cores_go_on() {
-    let mut setup = trn2();
-    setup.function.fault("late-marker=15ms times=1").unwrap();
-    setup.run(async |bench| {
+    later().fault("late-marker=15ms times=1").run(async |bench| {
         let (source, target) = (bench.pattern(4096, 1).await, bench.hbm_of(1, 4096).await);
         let copy = source.span(..).unwrap().copy_to(target.span(..).unwrap()).unwrap().start();
         bench.control("trace registers on");
@@ -166,7 +153,7 @@ fn st_e30_dma_e19_other_cores_go_on() {
 
 #[test]
 fn dma_e20_a_whole_seng_initialises_its_engine_once() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         bench.control("trace registers on");
         bench.client.reset(CoreMap(3)).unwrap().await.unwrap();
         let writes = bench.report().register_trace;
@@ -179,9 +166,7 @@ fn dma_e20_a_whole_seng_initialises_its_engine_once() {
 
 #[test]
 fn st_e59_memory_on_an_engine_that_is_not_covered_stays_in_quarantine() {
-    let mut setup = trn2().budget(100);
-    setup.function.fault("drop-marker=1").unwrap();
-    setup.run(async |bench| {
+    later().budget(100).fault("drop-marker=1").run(async |bench| {
         let (source, target) = (bench.pattern(4096, 1).await, bench.hbm(4096).await);
         let copy = source.span(..).unwrap().copy_to(target.span(..).unwrap()).unwrap().start();
         let reset = bench.client.reset(CoreMap(1)).unwrap();
@@ -196,9 +181,7 @@ fn st_e59_memory_on_an_engine_that_is_not_covered_stays_in_quarantine() {
 
 #[test]
 fn dma_e21_resets_cost_no_memory() {
-    let mut setup = trn1();
-    setup.function.reset_ns = 1_000_000;
-    setup.run(async |bench| {
+    every().with(|setup| setup.function.reset_ns = 1_000_000).run(async |bench| {
         use axon_platform::Platform;
         let before = bench.machine.free_dma_bytes();
         for _ in 0..100 {
@@ -211,27 +194,25 @@ fn dma_e21_resets_cost_no_memory() {
 
 #[test]
 fn dma_e50_st_d32_a_failed_device_reset_refuses_copies_until_one_succeeds() {
-    for setup in [trn1(), trn2()] {
-        setup.run(async |bench| {
-            bench.control("fault reset-stuck times=1");
-            assert_eq!(
-                errno(bench.client.reset(CoreMap::DEVICE).unwrap().await.map_err(Into::into)),
-                Errno::ETIMEDOUT
-            );
-            assert_eq!(bench.device.state(), DeviceState::Invalid);
-            let doorbells = bench.doorbells().len();
-            assert_eq!(errno(copy_on(&bench, 0).await), Errno::EIO);
-            assert_eq!(bench.doorbells().len(), doorbells);
-            bench.client.reset(CoreMap::DEVICE).unwrap().await.unwrap();
-            assert_eq!(bench.device.state(), DeviceState::Ready);
-            copy_on(&bench, 0).await.unwrap();
-        });
-    }
+    every().run(async |bench| {
+        bench.control("fault reset-stuck times=1");
+        assert_eq!(
+            errno(bench.client.reset(CoreMap::DEVICE).unwrap().await.map_err(Into::into)),
+            Errno::ETIMEDOUT
+        );
+        assert_eq!(bench.device.state(), DeviceState::Invalid);
+        let doorbells = bench.doorbells().len();
+        assert_eq!(errno(copy_on(&bench, 0).await), Errno::EIO);
+        assert_eq!(bench.doorbells().len(), doorbells);
+        bench.client.reset(CoreMap::DEVICE).unwrap().await.unwrap();
+        assert_eq!(bench.device.state(), DeviceState::Ready);
+        copy_on(&bench, 0).await.unwrap();
+    });
 }
 
 #[test]
 fn a_failed_core_reset_takes_its_cores_down_only() {
-    trn2().run(async |bench| {
+    every().run(async |bench| {
         bench.control("fault refuse-core-reset times=1000");
         assert_eq!(
             errno(bench.client.reset(CoreMap(1)).unwrap().await.map_err(Into::into)),
@@ -248,7 +229,7 @@ fn a_failed_core_reset_takes_its_cores_down_only() {
 
 #[test]
 fn st_e61_copies_wait_for_the_end_of_a_reset() {
-    trn1().run(async |bench| {
+    every().run(async |bench| {
         let (source, target) = (bench.pattern(4096, 1).await, bench.hbm(4096).await);
         let reset = bench.client.reset(CoreMap::DEVICE).unwrap();
         bench.pause(Duration::from_millis(2)).await;
@@ -261,32 +242,27 @@ fn st_e61_copies_wait_for_the_end_of_a_reset() {
 
 #[test]
 fn copies_and_resets_in_any_order() {
-    for seed in 0..6 {
-        for setup in [trn1(), trn2()] {
-            let mut setup = Setup { seed, ..setup };
-            setup.function.reset_ns = 2_000_000;
-            setup.run(async |bench| {
-                let size = 64 * 4096;
-                let (source, target) = (bench.pattern(size, seed).await, bench.hbm(size).await);
-                let mut resets = Vec::new();
-                for round in 0..64u64 {
-                    if round % 16 == 7 {
-                        let map = if round % 32 == 7 { CoreMap(1) } else { CoreMap::DEVICE };
-                        resets.push(bench.client.reset(map).unwrap());
-                    }
-                    let part = round * 4096..(round + 1) * 4096;
-                    let target = target.span(part.clone()).unwrap();
-                    source.span(part).unwrap().copy_to(target).unwrap().await.unwrap();
+    for seed in 0..2 {
+        every().seed(seed).with(|setup| setup.function.reset_ns = 2_000_000).run(async |bench| {
+            let size = 64 * 4096;
+            let (source, target) = (bench.pattern(size, seed).await, bench.hbm(size).await);
+            let mut resets = Vec::new();
+            for round in 0..64u64 {
+                if round % 16 == 7 {
+                    let map = if round % 32 == 7 { CoreMap(1) } else { CoreMap::DEVICE };
+                    resets.push(bench.client.reset(map).unwrap());
                 }
-                for reset in resets {
-                    reset.await.unwrap();
-                }
-                let back = bench.host(size).await;
-                target.span(..).unwrap().copy_to(back.span(..).unwrap()).unwrap().await.unwrap();
-                assert_eq!(bytes(&back), bytes(&source));
-                assert_eq!(bench.device.counters().quarantined, 0);
-                let _ = CoreId::new(0);
-            });
-        }
+                let part = round * 4096..(round + 1) * 4096;
+                let target = target.span(part.clone()).unwrap();
+                source.span(part).unwrap().copy_to(target).unwrap().await.unwrap();
+            }
+            for reset in resets {
+                reset.await.unwrap();
+            }
+            let back = bench.host(size).await;
+            target.span(..).unwrap().copy_to(back.span(..).unwrap()).unwrap().await.unwrap();
+            assert_eq!(bytes(&back), bytes(&source));
+            assert_eq!(bench.device.counters().quarantined, 0);
+        });
     }
 }

@@ -13,7 +13,7 @@ use axon_hosted::Machine;
 use axon_platform::Errno;
 use axon_ports::{CoreId, CoreMap};
 
-use crate::bench::{Bench, trn1, trn2};
+use crate::bench::{Bench, every, later};
 
 fn telemetry(bench: &Bench) -> &DeviceTelemetry<Machine> {
     bench.device.telemetry().unwrap()
@@ -52,7 +52,7 @@ fn posted(bench: &Bench, id: u8) -> Vec<String> {
 
 #[test]
 fn tel_e01_tel_e02_firmware_gets_what_clients_count() {
-    trn1().telemetry().run(async |bench| {
+    every().telemetry().run(async |bench| {
         let own = bench.client.datastore().unwrap();
         own.add(core(0), CoreCounter::INFER_COMPLETED, 100).unwrap();
         own.set_device(DeviceCounter::RUNTIME_VERSION, 2 << 40 | 31 << 32 | 24).unwrap();
@@ -76,7 +76,7 @@ fn tel_e01_tel_e02_firmware_gets_what_clients_count() {
 
 #[test]
 fn tel_e44_reset_times_reach_firmware() {
-    trn2().telemetry().run(async |bench| {
+    every().telemetry().run(async |bench| {
         // The first reset counts too; its figures go with the first post of band 1.
         telemetry(&bench).post_now().await.unwrap();
         bench.client.reset(CoreMap(0b11)).unwrap().await.unwrap();
@@ -99,7 +99,7 @@ fn tel_e44_reset_times_reach_firmware() {
 
 #[test]
 fn st_e45_a_minute_of_power_samples() {
-    trn2().telemetry().run(async |bench| {
+    every().telemetry().run(async |bench| {
         assert!(file(&bench, "stats/power/utilization").await.starts_with("POWER_STATUS_NO_DATA"));
         bench.pause(Duration::from_secs(130)).await;
         let text = file(&bench, "stats/power/utilization").await;
@@ -111,7 +111,7 @@ fn st_e45_a_minute_of_power_samples() {
 
 #[test]
 fn tel_e29_tel_e31_errors_of_memory() {
-    trn2().telemetry().run(async |bench| {
+    later().telemetry().run(async |bench| {
         for line in ["poke 0x40 0x50003", "poke 0x44 2", "poke 0x4c 1", "poke 0x64 1"] {
             bench.control(line);
         }
@@ -130,24 +130,27 @@ fn tel_e29_tel_e31_errors_of_memory() {
 
 #[test]
 fn tel_e37_tel_e38_activity_of_the_pe_array() {
-    trn2().telemetry().run(async |bench| {
-        // Core 0, row group 3, idle; core 7, row group 0, matmul.
-        bench.control("pe 0 0x6e0 0x1ffffffff");
-        bench.control("pe 7 0x1c0 77");
+    every().telemetry().run(async |bench| {
+        let cores = usize::from(bench.device.hal().cores());
+        let last = cores - 1;
+        // Core 0, row group 3, idle; the last core, row group 0, matmul.
+        let (idle, matmul) = if bench.is_v2() { (0x5d0, 0x200) } else { (0x6e0, 0x1c0) };
+        bench.control(&format!("pe 0 {idle:#x} 0x1ffffffff"));
+        bench.control(&format!("pe {last} {matmul:#x} 77"));
         let cycles = samples(&bench, "neuron_core_pe_cycles_total").await;
         let has = |labels: &str, value: u64| {
             let line = format!("neuron_core_pe_cycles_total{{device=\"0\",{labels}}} {value}");
             assert!(cycles.contains(&line), "{line}\n{cycles:#?}");
         };
         has("core=\"0\",row_group=\"3\",activity=\"idle\"", 0x1_ffff_ffff);
-        has("core=\"7\",row_group=\"0\",activity=\"matmul\"", 77);
-        assert_eq!(cycles.len(), 8 * 4 * 3);
+        has(&format!("core=\"{last}\",row_group=\"0\",activity=\"matmul\""), 77);
+        assert_eq!(cycles.len(), cores * 4 * 3);
     });
 }
 
 #[test]
 fn tel_e24_one_client_looks_at_another() {
-    trn1().telemetry().run(async |bench| {
+    every().telemetry().run(async |bench| {
         let other = bench.device.open().await.unwrap();
         let nobody = other.datastore_of(bench.client.id()).await;
         assert_eq!(nobody.map(drop).map_err(|error| error.errno()), Err(Errno::ENOENT));
@@ -162,7 +165,7 @@ fn tel_e24_one_client_looks_at_another() {
 
 #[test]
 fn tel_e27_tel_e28_memory_of_a_device() {
-    trn1().telemetry().run(async |bench| {
+    every().telemetry().run(async |bench| {
         let metric = Metric::Memory(core(1), MemoryCounter::DEVICE);
         let peak = Metric::MemoryPeak(core(1), MemoryCounter::DEVICE);
         let before = telemetry(&bench).get(metric);
@@ -183,7 +186,7 @@ fn tel_e27_tel_e28_memory_of_a_device() {
 
 #[test]
 fn memory_that_hardware_may_still_reach_is_told() {
-    trn1().telemetry().run(async |bench| {
+    every().telemetry().run(async |bench| {
         let (source, target) = (bench.pattern(4096, 1).await, bench.hbm(8192).await);
         bench.control("fault late-marker=5ms");
         let copy = source.span(..).unwrap().copy_to(target.span(..4096).unwrap()).unwrap();
@@ -202,7 +205,7 @@ fn memory_that_hardware_may_still_reach_is_told() {
 
 #[test]
 fn memory_in_quarantine_is_told() {
-    trn2().telemetry().run(async |bench| {
+    every().telemetry().run(async |bench| {
         let (source, target) = (bench.pattern(4096, 1).await, bench.hbm(8192).await);
         bench.control("fault drop-marker=1");
         let copy = source.span(..).unwrap().copy_to(target.span(..4096).unwrap()).unwrap();
@@ -217,7 +220,7 @@ fn memory_in_quarantine_is_told() {
 
 #[test]
 fn trace_points_of_a_copy_and_a_reset() {
-    trn1().telemetry().run(async |bench| {
+    every().telemetry().run(async |bench| {
         let records = bench.device.records();
         for kind in TraceKind::ALL {
             records.trace.switch_on(*kind).unwrap();
@@ -227,7 +230,7 @@ fn trace_points_of_a_copy_and_a_reset() {
         bench.client.reset(CoreMap(1)).unwrap().await.unwrap();
         let handle = target.into_handle();
         bench.client.free(handle).await.unwrap();
-        bench.device.read32(0x30fa_0000).unwrap();
+        bench.device.read32(bench.misc_ram()).unwrap();
         let mut text = String::new();
         for task in [TraceTask::Memory, TraceTask::Dma, TraceTask::Registers] {
             records.trace.dump(task, 1000, |record| {
@@ -247,14 +250,15 @@ fn trace_points_of_a_copy_and_a_reset() {
             let seen = text.lines().filter(|line| line.starts_with(event)).count();
             assert_eq!(seen, count, "{event}\n{text}");
         }
-        assert!(text.contains("dma_memcpy core=0x0 source=0x10"), "{text}");
+        let base = if bench.is_v2() { 10 } else { 40 };
+        assert!(text.contains(&format!("dma_memcpy core=0x0 source=0x{base}")), "{text}");
         assert!(records.trace.count(TraceKind::DmaEngineInit) > 10, "the engines of core 0");
     });
 }
 
 #[test]
 fn without_telemetry_the_calls_say_so() {
-    trn1().run(async |bench| {
+    every().run(async |bench| {
         assert!(matches!(bench.client.datastore(), Err(Error::Unsupported { .. })));
         assert!(bench.device.telemetry().is_err());
         bench.client.post_metric(b"abc").await.unwrap();

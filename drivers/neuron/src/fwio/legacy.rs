@@ -34,6 +34,8 @@ pub(super) async fn attempt<P: Platform>(
     while response.load32(0).map_err(|_| Error::NoRecords)? as u8 != sequence {
         if !keep_waiting(shared, turn, started, limit).await? {
             turn.idle();
+            // A deadline passed and no register was read: is anybody there (01 §5)?
+            shared.misc_ram(misc_ram::TRIGGER)?;
             return Ok(Attempt::Silent);
         }
     }
