@@ -165,7 +165,10 @@ impl<'a, P: Platform> AsyncCopies<'a, P> {
             return Err(Error::Busy { what: "the wait handle" });
         }
         let hold = self.hold(handle);
-        transfer.staged().await?;
+        // At once where that is possible; an error is met again.
+        if transfer.try_start().is_err() {
+            transfer.staged().await?;
+        }
         hold.put(transfer);
         if pwait == NONE {
             return Ok(handle);

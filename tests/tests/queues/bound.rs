@@ -5,7 +5,7 @@ use axon_platform::Errno;
 use axon_ports::{AllocRequest, Category, Location};
 
 use crate::bench::{Setup, bytes, trn1, trn2};
-use crate::rig::{Rings, core, errno, ring, row, writes};
+use crate::rig::{Rings, errno, ring, row, writes};
 
 #[test]
 fn a_bound_queue_copies_what_its_ring_says() {
@@ -348,7 +348,6 @@ fn a_dropped_queue_is_parked_and_can_be_bound_again() {
         queues.init(&rings.init(9, 0)).await.unwrap();
         queues.init(&rings.init(9, 0)).await.unwrap();
         assert_eq!(bench.client.in_flight_bytes(), 2 * 4096, "the rings themselves");
-        let _ = core(0);
     });
 }
 

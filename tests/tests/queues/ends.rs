@@ -1,1 +1,178 @@
+//! Queues at the end of their client, in a reset, with a device that is removed.
 
+use std::time::Duration;
+
+use axon::{Direction, HostRange, RingOwner, Side, ZeroCopyRequest};
+use axon_platform::Errno;
+use axon_ports::CoreMap;
+
+use crate::bench::{trn1, trn2};
+use crate::rig::{Rings, core, errno, host_used, row, writes};
+
+#[test]
+fn dma_e40_dma_d22_udma_d13_queues_of_a_client_that_leaves_are_parked() {
+    trn2().run(async |bench| {
+        let leaving = bench.device.open().await.unwrap();
+        leaving.queues().h2t_alloc(0, 2, 2).await.unwrap();
+        let (app, service) = (Rings::new(&leaving, 256).await, Rings::new(&leaving, 128).await);
+        leaving.queues().init(&app.init(5, 1)).await.unwrap();
+        leaving.queues().init(&service.init(128, 4)).await.unwrap();
+        drop((app, service));
+        assert_eq!(bench.device.queue_status(5, 1).unwrap().tx.length, 256);
+        leaving.close().await;
+        for (engine, queue) in [(5, 1), (128, 2), (128, 4)] {
+            let status = bench.device.queue_status(engine, queue).unwrap();
+            assert_eq!((status.tx.length, status.rx.length), (64, 64), "{engine} {queue}");
+            assert_eq!(status.tx.base, status.rx.base, "the dummy ring");
+            assert_eq!(bench.device.queue_owner(engine, queue).unwrap(), RingOwner::Free);
+        }
+        assert_eq!(bench.client.queues().h2t_alloc(0, 14, 0).await.unwrap().copy, 0xfffc);
+        assert_eq!(bench.device.memory_totals().draining, 0);
+    });
+}
+
+#[test]
+fn dma_e41_a_queue_of_sequencers_is_left_alone() {
+    trn1().run(async |bench| {
+        let leaving = bench.device.open().await.unwrap();
+        let claim = leaving.claim(1, 0..=0).await.unwrap();
+        let rings = Rings::new(&leaving, 64).await;
+        leaving.queues().init(&rings.init(0, 14)).await.unwrap();
+        let before = writes(&bench);
+        let base = bench.device.queue_status(0, 14).unwrap().tx.base;
+        drop((rings, claim));
+        leaving.close().await;
+        assert_eq!(writes(&bench), before, "no register was written");
+        assert_eq!(bench.device.queue_owner(0, 14).unwrap(), RingOwner::Free);
+        assert_eq!(bench.device.queue_status(0, 14).unwrap().tx.base, base);
+        assert_eq!(bench.device.memory_totals().draining, 2 * 4096, "its rings are kept");
+        assert_eq!(bench.device.counters().quarantined, 1);
+        bench.client.reset(CoreMap::DEVICE).unwrap().await.unwrap();
+        bench.pause(Duration::from_millis(1)).await;
+        assert_eq!(bench.device.memory_totals().draining, 0);
+    });
+}
+
+#[test]
+fn queues_from_before_a_reset_are_stale() {
+    for setup in crate::bench::every() {
+        setup.run(async |bench| {
+            let rings = Rings::new(&bench.client, 64).await;
+            let target = bench.host(4096).await;
+            rings.rx.stage(0, &[row(Side::Rx, target.device_addr(), 4)]).await.unwrap();
+            let queue = bench.client.bind_queue(3, 2, &rings.tx, &rings.rx).await;
+            let mut queue = queue.unwrap();
+            let h2t = bench.client.h2t_queues(core(0), 1, 1).await.unwrap();
+            let engine = h2t.engine().number();
+            bench.client.reset(CoreMap(1)).unwrap().await.unwrap();
+            let rung = bench.doorbells().len();
+            assert_eq!(errno(queue.start(0, 1)), Errno::ESTALE);
+            assert_eq!(errno(queue.acknowledge(0)), Errno::ESTALE);
+            let q = h2t.copy_queue(0).unwrap().number();
+            let owner = bench.device.queue_owner(engine, q).unwrap();
+            assert_eq!(owner, RingOwner::Stale(bench.client.id()));
+            assert_eq!(errno(bench.client.queues().h2t_free(0, 1 << q).await), Errno::ESTALE);
+            drop((queue, h2t));
+            assert_eq!(bench.doorbells().len(), rung);
+            // What is stale can be taken anew, by anybody.
+            let again = bench.device.open().await.unwrap();
+            let fresh = Rings::new(&again, 64).await;
+            again.queues().init(&fresh.init(3, 2)).await.unwrap();
+            again.queues().h2t_alloc(0, 2, 0).await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn dma_d19_dma_d20_resets_with_claimed_queues_cost_no_memory() {
+    trn2().run(async |bench| {
+        let before = host_used(&bench).await;
+        for _ in 0..20 {
+            let queues = bench.client.h2t_queues(core(0), 3, 0).await.unwrap();
+            bench.client.reset(CoreMap(1)).unwrap().await.unwrap();
+            drop(queues);
+        }
+        bench.pause(Duration::from_millis(5)).await;
+        assert_eq!(host_used(&bench).await, before);
+    });
+}
+
+#[test]
+fn a_transfer_on_a_claimed_queue_ends_with_its_reset() {
+    trn2().run(async |bench| {
+        let queues = bench.client.h2t_queues(core(0), 1, 0).await.unwrap();
+        let number = queues.copy_queue(0).unwrap().number() as i32;
+        let (host, hbm) = (bench.pattern(4096, 3).await, bench.hbm(4096).await);
+        bench.control("fault drop-marker=1");
+        let piece = HostRange { handle: host.handle(), offset: 0, len: 4096 };
+        let request = ZeroCopyRequest::single(Direction::ToDevice, number, hbm.handle(), 0, piece);
+        let mut copy = Box::pin(bench.client.zero_copy(&request));
+        assert!(embassy_futures::poll_once(copy.as_mut()).is_pending());
+        bench.pause(Duration::from_micros(50)).await;
+        bench.client.reset(CoreMap::DEVICE).unwrap().await.unwrap();
+        let ended = errno(copy.await);
+        assert!(matches!(ended, Errno::ECANCELED | Errno::ETIMEDOUT), "{ended}");
+        assert_eq!(errno(bench.client.zero_copy(&request).await), Errno::ESTALE);
+        bench.pause(Duration::from_millis(5)).await;
+        assert_eq!(bench.client.in_flight_bytes(), 0);
+    });
+}
+
+#[test]
+fn a_ring_whose_transfer_never_ended_stays_until_a_reset() {
+    trn2().run(async |bench| {
+        let leaving = bench.device.open().await.unwrap();
+        let before = host_used(&bench).await;
+        let queues = leaving.h2t_queues(core(0), 1, 0).await.unwrap();
+        let number = queues.copy_queue(0).unwrap().number();
+        let host = leaving.alloc_host(axon::HostAlloc::new(4096)).await.unwrap();
+        let hbm = leaving.alloc_device(axon::DeviceAlloc::new(4096)).await.unwrap();
+        bench.control("fault drop-marker=1");
+        let piece = HostRange { handle: host.handle(), offset: 0, len: 4096 };
+        let request =
+            ZeroCopyRequest::single(Direction::ToDevice, number as i32, hbm.handle(), 0, piece);
+        assert_eq!(errno(leaving.zero_copy(&request).await), Errno::ETIMEDOUT);
+        drop((queues, host, hbm));
+        leaving.close().await;
+        let owner = bench.device.queue_owner(128, number).unwrap();
+        assert!(matches!(owner, RingOwner::Leaving(_)), "{owner:?}");
+        assert_eq!(bench.client.queues().h2t_alloc(0, 1, 0).await.unwrap().copy, 0b1000);
+        bench.client.queues().h2t_free(0, 0b1000).await.unwrap();
+        assert!(host_used(&bench).await > before);
+        bench.client.reset(CoreMap::DEVICE).unwrap().await.unwrap();
+        bench.pause(Duration::from_millis(5)).await;
+        assert_eq!(bench.device.queue_owner(128, number).unwrap(), RingOwner::Free);
+        assert_eq!(host_used(&bench).await, before);
+        assert_eq!(bench.device.memory_totals().draining, 0);
+    });
+}
+
+#[test]
+fn a_device_that_is_removed_takes_its_queues_along() {
+    trn2().run(async |bench| {
+        let rings = Rings::new(&bench.client, 64).await;
+        let queue = bench.client.bind_queue(3, 2, &rings.tx, &rings.rx).await.unwrap();
+        let queues = bench.client.h2t_queues(core(0), 2, 0).await.unwrap();
+        bench.device.shut_down().await;
+        assert_eq!(errno(queue.close().await), Errno::ENODEV);
+        drop((queues, rings));
+        assert_eq!(errno(bench.device.queue_status(3, 2)), Errno::ENODEV);
+    });
+}
+
+#[test]
+fn dma_e42_dma_d09_a_bounce_copy_of_more_than_4_gib() {
+    trn2().run(async |bench| {
+        // As sparse as the model's memory: the pieces at both ends and around 4 GiB are looked at.
+        let size: u64 = (4 << 30) + 1;
+        let hbm = bench.hbm(size).await;
+        let last = [0xa5];
+        hbm.write(size - 1, &last).await.unwrap();
+        hbm.write((4 << 30) - 1, &[0x5a]).await.unwrap();
+        let mut found = [0; 2];
+        hbm.read(size - 2, &mut found).await.unwrap();
+        assert_eq!(found, [0x5a, 0xa5]);
+        hbm.read(0, &mut found).await.unwrap();
+        assert_eq!(found, [0, 0], "nothing went to size mod 4 GiB");
+    });
+}

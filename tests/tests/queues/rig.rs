@@ -58,3 +58,8 @@ impl Rings {
 pub fn writes(bench: &Bench) -> u64 {
     bench.report().register_writes
 }
+
+/// Bytes of all live host chunks, the driver's own included.
+pub async fn host_used(bench: &Bench) -> u64 {
+    bench.device.host_chunks().await.unwrap().iter().map(|chunk| chunk.size).sum()
+}

@@ -1,1 +1,263 @@
+//! Zero-copy: lists of host memory, batches, asynchronous requests.
 
+use std::time::Duration;
+
+use axon::{Direction, HostRange, ZeroCopyBatch, ZeroCopyOp, ZeroCopyRequest};
+use axon_neuron::DeviceConfig;
+use axon_platform::Errno;
+
+use crate::bench::{Setup, bytes, trn1, trn2};
+use crate::rig::errno;
+
+fn range(handle: u64, offset: u64, len: u64) -> HostRange {
+    HostRange { handle, offset, len }
+}
+
+fn v2_with_override() -> Setup {
+    let setup = trn1();
+    let config = DeviceConfig { zero_copy_on_v2: true, ..setup.config };
+    Setup { config, ..setup }
+}
+
+#[test]
+fn dma_e35_generations_and_queues() {
+    trn1().run(async |bench| {
+        let (host, hbm) = (bench.host(4096).await, bench.hbm(4096).await);
+        let whole = range(host.handle(), 0, 4096);
+        let request = ZeroCopyRequest::single(Direction::ToDevice, -1, hbm.handle(), 0, whole);
+        assert_eq!(errno(bench.client.zero_copy(&request).await), Errno::EINVAL);
+        assert!(bench.doorbells().is_empty());
+    });
+    trn2().run(async |bench| {
+        let (host, hbm) = (bench.host(4096).await, bench.hbm(4096).await);
+        bench.client.queues().h2t_alloc(1, 1, 0).await.unwrap();
+        let whole = range(host.handle(), 0, 4096);
+        for queue in [16, -2, i32::MAX, 2, 1, 9] {
+            let request =
+                ZeroCopyRequest::single(Direction::ToDevice, queue, hbm.handle(), 0, whole);
+            let refused = errno(bench.client.zero_copy(&request).await);
+            assert_eq!(refused, Errno::ENOENT, "queue {queue} is none of core 0");
+        }
+        assert!(bench.doorbells().is_empty());
+    });
+}
+
+#[test]
+fn bytes_arrive_whatever_the_place_and_the_size() {
+    for setup in [trn2(), v2_with_override()] {
+        setup.run(async |bench| {
+            let size = 1 << 20;
+            let (source, back) = (bench.pattern(size, 5).await, bench.host(size).await);
+            let hbm = bench.hbm(size).await;
+            for (offset, to, len) in
+                [(0, 0, 4096), (0xfff, 5, 700_001), (0x800, 1, 266_240), (0, 0, size)]
+            {
+                let (client, device) = (&bench.client, hbm.handle());
+                let write = range(source.handle(), offset, len);
+                let read = range(back.handle(), offset, len);
+                let write = ZeroCopyRequest::single(Direction::ToDevice, -1, device, to, write);
+                let read = ZeroCopyRequest::single(Direction::FromDevice, -1, device, to, read);
+                client.zero_copy(&write).await.unwrap();
+                client.zero_copy(&read).await.unwrap();
+                let part = offset as usize..(offset + len) as usize;
+                assert_eq!(bytes(&back)[part.clone()], bytes(&source)[part]);
+            }
+            assert_eq!(bench.client.in_flight_bytes(), 0);
+        });
+    }
+}
+
+#[test]
+fn dma_e36_strong_order_in_the_very_last_marker_of_a_write() {
+    trn2().run(async |bench| {
+        let (host, hbm) = (bench.pattern(1 << 20, 5).await, bench.hbm(1 << 20).await);
+        for direction in [Direction::ToDevice, Direction::FromDevice] {
+            let before = bench.report().descriptor_trace.len();
+            let whole = range(host.handle(), 0, 1 << 20);
+            let request = ZeroCopyRequest::single(direction, -1, hbm.handle(), 0, whole);
+            bench.client.zero_copy(&request).await.unwrap();
+            let trace = bench.report().descriptor_trace;
+            let received: Vec<u32> = trace[before..]
+                .iter()
+                .filter(|row| row.side == axon_model::report::Side::Rx)
+                .map(|row| row.words[0])
+                .collect();
+            assert_eq!(received.len(), 4 * 5, "4 transfers of 4 data descriptors and a marker");
+            let strong: Vec<usize> =
+                (0..received.len()).filter(|&at| received[at] & 1 << 29 != 0).collect();
+            let expected: &[usize] = if direction == Direction::ToDevice { &[19] } else { &[] };
+            assert_eq!(strong, expected);
+        }
+    });
+}
+
+#[test]
+fn dma_e37_dma_d26_a_batch_that_cannot_be_moves_nothing() {
+    trn2().run(async |bench| {
+        let (host, hbm) = (bench.pattern(8192, 5).await, bench.hbm(8192).await);
+        let stranger = bench.device.open().await.unwrap();
+        let theirs = stranger.alloc_device(axon::DeviceAlloc::new(4096)).await.unwrap();
+        let batch = |offset: u64, operations: Vec<ZeroCopyOp>| ZeroCopyBatch {
+            device: hbm.handle(),
+            offset,
+            operations,
+            context: 0,
+        };
+        let op =
+            |offset: u64, len: u64| ZeroCopyOp { offset, host: vec![range(host.handle(), 0, len)] };
+        let good = batch(0, vec![op(0, 4096)]);
+        for (what, second, expected) in [
+            ("an operation of size 0", batch(0, vec![op(0, 0)]), Errno::EINVAL),
+            (
+                "no host memory",
+                batch(0, vec![ZeroCopyOp { offset: 0, host: vec![] }]),
+                Errno::EINVAL,
+            ),
+            ("no operation", batch(0, vec![]), Errno::EINVAL),
+            ("behind the end", batch(4096, vec![op(4096, 1)]), Errno::EINVAL),
+            ("a sum that wraps", batch(u64::MAX, vec![op(2, 1)]), Errno::EINVAL),
+            ("host memory behind its end", batch(0, vec![op(0, 8193)]), Errno::EINVAL),
+            ("no such chunk", ZeroCopyBatch { device: 777, ..good.clone() }, Errno::EINVAL),
+            (
+                "another client's",
+                ZeroCopyBatch { device: theirs.handle(), ..good.clone() },
+                Errno::EPERM,
+            ),
+            (
+                "a host chunk",
+                ZeroCopyBatch { device: host.handle(), ..good.clone() },
+                Errno::EINVAL,
+            ),
+        ] {
+            let request = ZeroCopyRequest {
+                direction: Direction::ToDevice,
+                queue: -1,
+                batches: vec![good.clone(), second],
+            };
+            assert_eq!(errno(bench.client.zero_copy(&request).await), expected, "{what}");
+        }
+        let none = ZeroCopyRequest { direction: Direction::ToDevice, queue: -1, batches: vec![] };
+        assert_eq!(errno(bench.client.zero_copy(&none).await), Errno::EINVAL);
+        assert!(bench.doorbells().is_empty(), "the first batch was not carried out");
+        assert_eq!(bench.client.in_flight_bytes(), 0);
+    });
+}
+
+#[test]
+fn batches_scatter_and_gather() {
+    trn2().run(async |bench| {
+        let (a, b) = (bench.pattern(64 << 10, 1).await, bench.pattern(64 << 10, 2).await);
+        let hbm = bench.hbm(1 << 20).await;
+        let host = vec![
+            range(a.handle(), 0x800, 0x800),
+            range(b.handle(), 0x1000, 0x2000),
+            range(a.handle(), 0x5000, 0x1000),
+        ];
+        let operations = vec![
+            ZeroCopyOp { offset: 0, host: host.clone() },
+            ZeroCopyOp { offset: 0x10000, host: vec![range(b.handle(), 3, 5)] },
+        ];
+        let request = ZeroCopyRequest {
+            direction: Direction::ToDevice,
+            queue: -1,
+            batches: vec![ZeroCopyBatch {
+                device: hbm.handle(),
+                offset: 64,
+                operations,
+                context: 0,
+            }],
+        };
+        bench.client.zero_copy(&request).await.unwrap();
+        let mut found = vec![0; 0x3800];
+        hbm.read(64, &mut found).await.unwrap();
+        let expected =
+            [&bytes(&a)[0x800..0x1000], &bytes(&b)[0x1000..0x3000], &bytes(&a)[0x5000..0x6000]];
+        assert_eq!(found, expected.concat());
+        let mut five = vec![0; 5];
+        hbm.read(64 + 0x10000, &mut five).await.unwrap();
+        assert_eq!(five, bytes(&b)[3..8]);
+    });
+}
+
+#[test]
+fn asynchronous_requests_complete_in_order_with_their_numbers() {
+    trn2().run(async |bench| {
+        let (host, hbm) = (bench.pattern(1 << 20, 3).await, bench.hbm(1 << 20).await);
+        let (queue, mut completions) = bench.client.zero_copy_queue().unwrap();
+        let request = |at: u64| {
+            let piece = range(host.handle(), at * 4096, 4096);
+            let mut request =
+                ZeroCopyRequest::single(Direction::ToDevice, -1, hbm.handle(), at * 4096, piece);
+            request.batches[0].context = 1000 + at;
+            request
+        };
+        assert_eq!(errno(queue.submit(0, &request(0))), Errno::EINVAL, "0 is synchronous");
+        for at in 0..200 {
+            queue.submit(at + 1, &request(at)).unwrap();
+        }
+        for at in 0..200 {
+            let done = completions.next().await.unwrap();
+            assert_eq!((done.sequence, done.context, done.result), (at + 1, 1000 + at, Ok(())));
+        }
+        let mut found = vec![0; 200 * 4096];
+        hbm.read(0, &mut found).await.unwrap();
+        assert_eq!(found, bytes(&host)[..200 * 4096]);
+        drop(queue);
+        assert!(completions.next().await.is_none());
+    });
+}
+
+#[test]
+fn dma_d27_completions_that_nobody_reads_hold_up_the_submitter_and_not_the_ring() {
+    trn2().run(async |bench| {
+        let (host, hbm) = (bench.pattern(4096, 3).await, bench.hbm(4096).await);
+        let (queue, mut completions) = bench.client.zero_copy_queue().unwrap();
+        let piece = range(host.handle(), 0, 64);
+        let request = ZeroCopyRequest::single(Direction::ToDevice, -1, hbm.handle(), 0, piece);
+        for sequence in 1..=1024 {
+            queue.submit(sequence, &request).unwrap();
+        }
+        assert_eq!(errno(queue.submit(1025, &request)), Errno::EBUSY);
+        bench.pause(Duration::from_millis(50)).await;
+        assert_eq!(errno(queue.submit(1025, &request)), Errno::EBUSY, "none was read");
+        host.span(..).unwrap().copy_to(hbm.span(..).unwrap()).unwrap().await.unwrap();
+        assert_eq!(completions.next().await.unwrap().sequence, 1);
+        queue.submit(1025, &request).unwrap();
+        assert_eq!(completions.try_next().unwrap().sequence, 2);
+    });
+}
+
+#[test]
+fn a_failure_is_one_entry_and_the_next_request_goes_on() {
+    trn2().run(async |bench| {
+        let (host, hbm) = (bench.pattern(1 << 20, 3).await, bench.hbm(1 << 20).await);
+        let (queue, mut completions) = bench.client.zero_copy_queue().unwrap();
+        let piece = range(host.handle(), 0, 1 << 20);
+        let request = ZeroCopyRequest::single(Direction::ToDevice, -1, hbm.handle(), 0, piece);
+        bench.control("fault drop-marker=1");
+        queue.submit(7, &request).unwrap();
+        queue.submit(8, &request).unwrap();
+        let failed = completions.next().await.unwrap();
+        assert_eq!((failed.sequence, errno(failed.result)), (7, Errno::ETIMEDOUT));
+        let good = completions.next().await.unwrap();
+        assert_eq!((good.sequence, good.result), (8, Ok(())));
+        assert!(bench.device.counters().quarantined > 0, "the memory of the first is kept");
+    });
+}
+
+#[test]
+fn a_zero_copy_is_not_replayed() {
+    v2_with_override().run(async |bench| {
+        let (host, hbm) = (bench.pattern(4096, 3).await, bench.hbm(4096).await);
+        bench.control("fault drop-marker=1");
+        let whole = range(host.handle(), 0, 4096);
+        let request = ZeroCopyRequest::single(Direction::ToDevice, -1, hbm.handle(), 0, whole);
+        let mut copy = Box::pin(bench.client.zero_copy(&request));
+        assert!(embassy_futures::poll_once(copy.as_mut()).is_pending());
+        bench.pause(Duration::from_micros(100)).await;
+        bench.client.reset(axon_ports::CoreMap::DEVICE).unwrap().await.unwrap();
+        let ended = errno(copy.await);
+        assert!(matches!(ended, Errno::ECANCELED | Errno::ETIMEDOUT), "{ended}");
+        assert_eq!(bench.device.counters().replays, 0);
+    });
+}

@@ -24,13 +24,21 @@ fn begin<P: Platform>(
 ) {
     let until = shared.platform.now() + DRAIN;
     for entry in table.entries.iter_mut().filter(|entry| which(entry)) {
-        let after = then(entry);
+        let after = then_of(entry, then(entry));
         let Some(bound) = entry.bound() else { continue };
         if !bound.sequencer {
             bound.hardware.pause(&shared.registers);
         }
         let until = entry.leaving.map_or(until, |leaving| leaving.until);
         entry.leaving = Some(Leaving { then: after, until });
+    }
+}
+
+/// What a queue becomes: one that was to be free has nobody left to be told anything.
+fn then_of(entry: &Entry, then: Then) -> Then {
+    match entry.leaving {
+        Some(Leaving { then: Then::Free, .. }) => Then::Free,
+        _ => then,
     }
 }
 
@@ -123,7 +131,9 @@ pub(crate) fn begin_close<P: Platform>(shared: &Shared<P>, map: CoreMap) {
         let until = shared.platform.now();
         for entry in table.entries.iter_mut().filter(|entry| covered(entry)) {
             match entry.holding {
-                Holding::Copy => entry.leaving = Some(Leaving { then: Then::Stale, until }),
+                Holding::Copy => {
+                    entry.leaving = Some(Leaving { then: then_of(entry, Then::Stale), until });
+                }
                 Holding::Service(None) => entry.holding = Holding::Stale,
                 _ => {}
             }
