@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use axon_platform::{DeviceAddr, DmaBuf, Platform};
 use axon_ports::telemetry::{EventKind, TraceEvent};
-use axon_ports::{Category, Chunk, ChunkFacts, CoreId, Location, Pin};
+use axon_ports::{Category, Chunk, ChunkFacts, ClientId, CoreId, Location, MemoryError, Pin};
 
 use crate::bounce::Bounce;
 use crate::client::Shared;
@@ -165,6 +165,18 @@ impl<P: Platform> HostBuffer<P> {
     }
 }
 
+/// Why a client may not write a chunk.
+#[cold]
+pub(crate) fn unwritable(pin: &Pin, client: ClientId) -> Error {
+    match pin.owner() {
+        Some(owner) if owner == client => {
+            let what = "a write that bypasses the check of descriptors";
+            axon_neuron::Error::Memory(MemoryError::Forbidden { what }).into()
+        }
+        _ => Error::WrongOwner { handle: pin.header().handle() },
+    }
+}
+
 /// Whether memory is given up for rings: nobody but the driver writes it (specification 03 §5.4).
 #[inline]
 pub(crate) fn is_ring(category: Category) -> bool {
@@ -205,7 +217,7 @@ impl<'a, P: Platform> View<'a, P> {
         if self.is_writable() {
             Ok(())
         } else {
-            Err(Error::WrongOwner { handle: self.pin.header().handle() })
+            Err(unwritable(&self.pin, self.client.access.client()))
         }
     }
 

@@ -11,6 +11,7 @@ use axon_platform::{DeviceAddr, Platform};
 use axon_ports::telemetry::TraceEvent;
 use axon_ports::{CoreId, Location, Pin};
 
+use crate::buffer::unwritable;
 use crate::{Device, Error};
 
 /// A range of a chunk that was checked and is pinned: hardware may be pointed at it.
@@ -102,11 +103,7 @@ impl<'a, P: Platform> Span<'a, P> {
     #[inline(always)]
     fn check_writable(&self) -> Result<(), Error> {
         self.access.check()?;
-        if self.writable {
-            Ok(())
-        } else {
-            Err(Error::WrongOwner { handle: self.pin.header().handle() })
-        }
+        if self.writable { Ok(()) } else { Err(unwritable(&self.pin, self.access.client())) }
     }
 
     #[inline(always)]

@@ -77,3 +77,13 @@ fn every_product_keeps_the_sessions() {
         sessions.iter().for_each(|name| replay(name, product));
     }
 }
+
+#[test]
+fn dma_e22_dma_e26_dma_e34_dma_e45_queues_and_engines() {
+    check("queues");
+}
+
+#[test]
+fn dma_e10_copies_that_are_waited_for_later() {
+    check("async");
+}

@@ -9,7 +9,7 @@ fn word() -> impl Strategy<Value = String> {
         "devices", "info", "bars", "topology", "read32", "open", "close", "use", "clients",
         "alloc", "free", "retain", "lookup", "search", "within", "mem", "chunks", "handles",
         "fill", "pattern", "write", "read", "crc", "copy", "memset", "wait", "reset", "state",
-        "counters", "fault", "expect", "help", "queue", "nc", "pod",
+        "counters", "fault", "expect", "help", "queue", "nc", "pod", "engine", "h2t", "zcopy",
     ];
     const ARGUMENTS: &[&str] = &[
         "0",
@@ -49,6 +49,21 @@ fn word() -> impl Strategy<Value = String> {
         "lane=info",
         "clear",
         "slow",
+        "init",
+        "release",
+        "start",
+        "tx",
+        "rx",
+        "tx=1",
+        "rx=2",
+        "hw",
+        "set",
+        "normal",
+        "in",
+        "out",
+        "queue=2",
+        "128",
+        "4294967295",
     ];
     prop_oneof![
         4 => proptest::sample::select(NAMES).prop_map(String::from),

@@ -8,6 +8,7 @@ mod machine;
 mod memory;
 mod notify;
 mod pod;
+mod queue;
 mod reset;
 mod sync;
 mod telemetry;
@@ -57,6 +58,18 @@ const COMMANDS: &[Usage] = &[
     usage("data", "copy SRC DST LEN [soff= doff= async=1]"),
     usage("data", "memset H BYTE LEN [off=]"),
     usage("data", "wait W"),
+    usage("queues", "queue init E Q tx=H|hw rx=H|hw [count= txcount= rxcount= rxc=]"),
+    usage("queues", "queue release|state E Q"),
+    usage("queues", "queue start E Q TX RX"),
+    usage("queues", "queue ack E Q COUNT"),
+    usage("queues", "queue copy RING tx|rx SLOT ADDRESS LEN [id=]"),
+    usage("queues", "queue write RING tx|rx OFFSET HEX"),
+    usage("queues", "queue read E Q tx|rx START COUNT"),
+    usage("queues", "engine state [DEV] E"),
+    usage("queues", "engine set E disable|normal|abort"),
+    usage("queues", "h2t alloc NC COPY [SERVICE]"),
+    usage("queues", "h2t free NC MAP"),
+    usage("queues", "zcopy in|out HBM HOST LEN [doff= hoff= queue=]"),
     usage("reset", "reset [nc=MAP]"),
     usage("reset", "reset wait R"),
     usage("reset", "state [DEV]"),
@@ -104,9 +117,6 @@ const COMMANDS: &[Usage] = &[
     usage("script", "quit"),
 ];
 
-/// Known by name, not part of this build.
-const MISSING: &[&str] = &["queue", "engine"];
-
 /// Carries out one command.
 pub(crate) async fn run<P: Platform>(
     session: &mut Session<P>,
@@ -146,6 +156,10 @@ pub(crate) async fn run<P: Platform>(
         "copy" => data::copy(session, words).await,
         "memset" => data::memset(session, words).await,
         "wait" => data::wait(session, words).await,
+        "queue" => queue::queue(session, words, rows).await,
+        "engine" => queue::engine(session, words),
+        "h2t" => queue::h2t(session, words).await,
+        "zcopy" => queue::zcopy(session, words).await,
         "reset" => reset::reset(session, words).await,
         "state" => reset::state(session, words),
         "metrics" => telemetry::metrics(session, words, rows).await,
@@ -168,7 +182,6 @@ pub(crate) async fn run<P: Platform>(
         "fault" => machine::fault(session, rest),
         "sleep" | "advance" => machine::sleep(session, words).await,
         "help" => help(words, rows),
-        name if MISSING.contains(&name) => Err(Failure::unsupported(format_args!("`{name}`"))),
         name => Err(Failure::new(
             Errno::EINVAL,
             format_args!("there is no command `{name}`; `help` lists them"),

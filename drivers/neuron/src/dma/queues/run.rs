@@ -50,7 +50,7 @@ fn check_start(ring: &BoundRing, count: u32, what: &'static str) -> Result<(), E
     match &ring.memory {
         _ if count > length => Err(refused),
         Some((memory, _)) if !memory.staged.covers(ring.tail, count, length) => {
-            let what = "start over descriptors that were not copied in";
+            let what = "start over slots without checked descriptors, count";
             Err(Error::InvalidArgument { what, value: count.into() })
         }
         _ => Ok(()),
@@ -132,11 +132,11 @@ impl<P: Platform> Dma<P> {
             for ring in [&bound.rx, &bound.tx] {
                 let length = ring.place.length;
                 if !length.is_power_of_two() {
-                    let what = "acknowledge on a ring whose length is no power of two";
+                    let what = "acknowledge on a ring whose length is no power of two, length";
                     return Err(Error::InvalidArgument { what, value: length.into() });
                 }
                 if u64::from(count) > ring.outstanding {
-                    let what = "acknowledge of more than was announced";
+                    let what = "acknowledge of more than was announced, count";
                     return Err(Error::InvalidArgument { what, value: count.into() });
                 }
             }
