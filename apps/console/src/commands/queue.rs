@@ -109,7 +109,6 @@ fn owner(owner: RingOwner) -> (&'static str, u64) {
         RingOwner::App(client) => ("app", client.number().into()),
         RingOwner::Stale(client) => ("stale", client.number().into()),
         RingOwner::Leaving(client) => ("leaving", client.number().into()),
-        _ => ("other", 0),
     }
 }
 
