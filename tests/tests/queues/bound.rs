@@ -4,7 +4,7 @@ use axon::{DmaQueue, EngineState, QueueInit, RingAlloc, RingOwner, Side};
 use axon_platform::Errno;
 use axon_ports::{AllocRequest, Category, Location};
 
-use crate::bench::{Setup, bytes, trn1, trn2};
+use crate::bench::{Setup, bytes, later, trn1, trn2, v2};
 use crate::rig::{Rings, errno, ring, row, writes};
 
 #[test]
@@ -62,7 +62,7 @@ async fn big_ring(bench: &crate::bench::Bench, side: Side) -> u64 {
 
 #[test]
 fn dma_e23_udma_e15_lengths_of_rings() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let (tx, rx) = (big_ring(&bench, Side::Tx).await, big_ring(&bench, Side::Rx).await);
         let queues = bench.client.queues();
         for (count, works) in [
@@ -91,7 +91,7 @@ fn dma_e23_udma_e15_lengths_of_rings() {
 
 #[test]
 fn dma_e24_udma_d10_dma_d10_dma_d11_rings_that_cannot_be() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let rings = Rings::new(&bench.client, 256).await;
         let queues = bench.client.queues();
         let good = rings.init(2, 1);
@@ -121,7 +121,7 @@ fn dma_e24_udma_d10_dma_d10_dma_d11_rings_that_cannot_be() {
 
 #[test]
 fn udma_d09_dma_d14_engines_that_are_not_there() {
-    trn1().run(async |bench| {
+    v2().run(async |bench| {
         let rings = Rings::new(&bench.client, 64).await;
         let queues = bench.client.queues();
         assert_eq!(errno(queues.init(&rings.init(34, 0)).await), Errno::ENODEV);
@@ -140,7 +140,7 @@ fn udma_d09_dma_d14_engines_that_are_not_there() {
 
 #[test]
 fn dma_e25_dma_d12_a_batch_binds_all_or_none() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let queues = bench.client.queues();
         let mut held = Vec::new();
         let mut inits = Vec::new();
@@ -173,7 +173,7 @@ fn dma_e25_dma_d12_a_batch_binds_all_or_none() {
 
 #[test]
 fn dma_e26_dma_d15_udma_d08_udma_e12_udma_e13_counts_of_a_start() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let (source, target) = (bench.pattern(4096, 1).await, bench.host(4096).await);
         let rings = Rings::new(&bench.client, 64).await;
         let fill = |side, at| vec![row(side, at, 4); 64];
@@ -196,7 +196,7 @@ fn dma_e26_dma_d15_udma_d08_udma_e12_udma_e13_counts_of_a_start() {
 
 #[test]
 fn a_start_over_slots_that_nobody_checked_is_refused() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let target = bench.host(4096).await;
         let rings = Rings::new(&bench.client, 64).await;
         let queues = bench.client.queues();
@@ -210,7 +210,7 @@ fn a_start_over_slots_that_nobody_checked_is_refused() {
 
 #[test]
 fn dma_d13_dma_d16_queues_of_another_client() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let target = bench.host(4096).await;
         let rings = Rings::new(&bench.client, 48).await;
         rings.rx.stage(0, &[row(Side::Rx, target.device_addr(), 4)]).await.unwrap();
@@ -238,7 +238,7 @@ fn dma_d13_dma_d16_queues_of_another_client() {
 #[test]
 fn udma_e16_a_ring_starts_at_a_multiple_of_256() {
     // Chunks start at pages, so no handle can name another base: the chunk itself is the check.
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         for _ in 0..8 {
             let memory = ring(&bench.client, Side::Tx, 32).await;
             let view = bench.client.by_handle(memory.handle()).unwrap();
@@ -249,7 +249,7 @@ fn udma_e16_a_ring_starts_at_a_multiple_of_256() {
 
 #[test]
 fn dma_e45_dma_d18_udma_d14_udma_e26_states_of_an_engine() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let queues = bench.client.queues();
         assert_eq!(errno(queues.engine_set_state(5, 2)), Errno::EPERM, "not claimed");
         let claim = bench.client.claim(1, 0..=0).await.unwrap();
@@ -285,7 +285,7 @@ fn dma_e45_dma_d18_udma_d14_udma_e26_states_of_an_engine() {
 
 #[test]
 fn dma_d29_queue_14_belongs_to_sequencers_on_engines_of_cores_only() {
-    trn1().run(async |bench| {
+    v2().run(async |bench| {
         let rings = Rings::new(&bench.client, 64).await;
         let queues = bench.client.queues();
         assert_eq!(errno(queues.init(&rings.init(0, 14)).await), Errno::EPERM, "not claimed");
@@ -298,7 +298,7 @@ fn dma_d29_queue_14_belongs_to_sequencers_on_engines_of_cores_only() {
 
 #[test]
 fn a_ring_by_hardware_needs_to_be_asked_for() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let rings = Rings::new(&bench.client, 64).await;
         let queues = bench.client.queues();
         let init = QueueInit { tx: 0, tx_by_hardware: true, ..rings.init(5, 1) };
@@ -309,7 +309,7 @@ fn a_ring_by_hardware_needs_to_be_asked_for() {
 
 #[test]
 fn udma_d15_memory_of_a_ring_is_sealed() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let host = ring(&bench.client, Side::Tx, 64).await;
         let plain = bench.host(4096).await;
         for handle in [host.handle(), big_ring(&bench, Side::Rx).await] {
@@ -336,7 +336,7 @@ fn udma_d15_memory_of_a_ring_is_sealed() {
 
 #[test]
 fn a_dropped_queue_is_parked_and_can_be_bound_again() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let rings = Rings::new(&bench.client, 64).await;
         for _ in 0..3 {
             let queue = bench.client.bind_queue(9, 0, &rings.tx, &rings.rx).await.unwrap();

@@ -5,12 +5,12 @@ use std::time::Duration;
 use axon::{Direction, HostRange, QueueInit, RingOwner, ZeroCopyRequest};
 use axon_platform::Errno;
 
-use crate::bench::{trn1, trn2};
+use crate::bench::{later, v2};
 use crate::rig::{Rings, core, errno, host_used};
 
 #[test]
 fn dma_e27_fifteen_queues_of_a_v2_core() {
-    trn1().run(async |bench| {
+    v2().run(async |bench| {
         let claims = bench.client.queues().h2t_alloc(0, 15, 0).await.unwrap();
         assert_eq!((claims.copy, claims.service, claims.default.number()), (0xfffe, 0, 0));
         assert_eq!(errno(bench.client.queues().h2t_alloc(0, 1, 0).await), Errno::ENOSPC);
@@ -20,7 +20,7 @@ fn dma_e27_fifteen_queues_of_a_v2_core() {
 
 #[test]
 fn dma_e28_fourteen_queues_of_a_v3_engine() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let queues = bench.client.queues();
         let claims = queues.h2t_alloc(1, 14, 0).await.unwrap();
         assert_eq!((claims.copy, claims.default.number()), (0xfffc, 1));
@@ -33,7 +33,7 @@ fn dma_e28_fourteen_queues_of_a_v3_engine() {
 
 #[test]
 fn dma_e29_a_call_that_fails_keeps_nothing() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let host = host_used(&bench).await;
         let queues = bench.client.queues();
         assert_eq!(errno(queues.h2t_alloc(0, 10, 5).await), Errno::ENOSPC);
@@ -44,7 +44,7 @@ fn dma_e29_a_call_that_fails_keeps_nothing() {
 
 #[test]
 fn dma_e30_freeing_what_is_not_there() {
-    trn1().run(async |bench| {
+    v2().run(async |bench| {
         let queues = bench.client.queues();
         assert_eq!(errno(queues.h2t_alloc(2, 1, 0).await), Errno::E2BIG);
         assert_eq!(errno(queues.h2t_free(2, 2).await), Errno::E2BIG);
@@ -63,7 +63,7 @@ fn dma_e30_freeing_what_is_not_there() {
 
 #[test]
 fn rings_go_back_to_the_pool_with_their_queues() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let before = host_used(&bench).await;
         let counters = bench.device.counters();
         for _ in 0..3 {
@@ -82,7 +82,7 @@ fn rings_go_back_to_the_pool_with_their_queues() {
 
 #[test]
 fn a_service_queue_is_bound_by_its_owner_and_stays_claimed() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let claims = bench.client.queues().h2t_alloc(0, 0, 1).await.unwrap();
         assert_eq!((claims.copy, claims.service), (0, 0b100));
         let rings = Rings::new(&bench.client, 64).await;
@@ -103,7 +103,7 @@ fn a_service_queue_is_bound_by_its_owner_and_stays_claimed() {
 
 #[test]
 fn dma_d13_an_application_queue_is_not_handed_out_again() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let rings = Rings::new(&bench.client, 64).await;
         bench.client.queues().init(&rings.init(128, 2)).await.unwrap();
         assert_eq!(bench.client.queues().h2t_alloc(0, 1, 0).await.unwrap().copy, 0b1000);
@@ -114,7 +114,7 @@ fn dma_d13_an_application_queue_is_not_handed_out_again() {
 /// A read that takes long on one queue, a write on the other.
 #[test]
 fn a_long_read_does_not_hold_up_a_write() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let queues = bench.client.h2t_queues(core(0), 2, 0).await.unwrap();
         let [reads, writes] = [0, 1].map(|at| queues.copy_queue(at).unwrap().number() as i32);
         let (big, hbm) = (bench.host(32 << 20).await, bench.hbm(32 << 20).await);
@@ -148,7 +148,7 @@ fn a_long_read_does_not_hold_up_a_write() {
 
 #[test]
 fn a_copy_queue_carries_nobody_elses_transfers() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let claims = bench.client.queues().h2t_alloc(0, 1, 0).await.unwrap();
         assert_eq!(claims.copy, 0b100);
         let stranger = bench.device.open().await.unwrap();

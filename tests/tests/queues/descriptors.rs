@@ -5,12 +5,12 @@ use axon_neuron::DeviceConfig;
 use axon_platform::{DeviceAddr, Errno};
 use axon_ports::HbmIndex;
 
-use crate::bench::{trn1, trn2};
+use crate::bench::{later, trn1, trn2};
 use crate::rig::{Rings, errno, ring, row};
 
 #[test]
 fn dma_e31_dma_d23_every_target_is_looked_at_to_its_last_byte() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let own = bench.hbm(8192).await;
         let stranger = bench.device.open().await.unwrap();
         let theirs = stranger.alloc_device(DeviceAlloc::new(4096)).await.unwrap();
@@ -50,7 +50,7 @@ fn dma_e31_dma_d23_every_target_is_looked_at_to_its_last_byte() {
 
 #[test]
 fn dma_e32_a_length_of_0_needs_64_kib() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let own = bench.hbm(1 << 20).await;
         let tx = ring(&bench.client, Side::Tx, 64).await;
         let end = own.device_addr().0 + (1 << 20);
@@ -62,7 +62,7 @@ fn dma_e32_a_length_of_0_needs_64_kib() {
 
 #[test]
 fn dma_e33_offsets_counts_and_sides() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let own = bench.hbm(4096).await;
         let tx = ring(&bench.client, Side::Tx, 32).await;
         let queues = bench.client.queues();
@@ -83,7 +83,7 @@ fn dma_e33_offsets_counts_and_sides() {
 
 #[test]
 fn dma_e34_dma_d17_reading_a_ring() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let own = bench.hbm(4096).await;
         for hbm in [None, HbmIndex::new(0)] {
             let wishes = |side| RingAlloc { hbm, ..RingAlloc::new(side, 64) };
@@ -150,7 +150,7 @@ fn udma_d19_strong_order_and_second_buffers() {
 
 #[test]
 fn a_ring_is_no_destination_and_what_is_named_stays() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let (tx, rx) =
             (ring(&bench.client, Side::Tx, 64).await, ring(&bench.client, Side::Rx, 64).await);
         let other = bench.client.by_handle(tx.handle()).unwrap().facts().pa;

@@ -6,12 +6,12 @@ use axon::{Direction, HostRange, RingOwner, Side, ZeroCopyRequest};
 use axon_platform::Errno;
 use axon_ports::CoreMap;
 
-use crate::bench::{trn1, trn2};
+use crate::bench::{later, v2};
 use crate::rig::{Rings, core, errno, host_used, row, writes};
 
 #[test]
 fn dma_e40_dma_d22_udma_d13_queues_of_a_client_that_leaves_are_parked() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let leaving = bench.device.open().await.unwrap();
         leaving.queues().h2t_alloc(0, 2, 2).await.unwrap();
         let (app, service) = (Rings::new(&leaving, 256).await, Rings::new(&leaving, 128).await);
@@ -33,7 +33,7 @@ fn dma_e40_dma_d22_udma_d13_queues_of_a_client_that_leaves_are_parked() {
 
 #[test]
 fn dma_e41_a_queue_of_sequencers_is_left_alone() {
-    trn1().run(async |bench| {
+    v2().run(async |bench| {
         let leaving = bench.device.open().await.unwrap();
         let claim = leaving.claim(1, 0..=0).await.unwrap();
         let rings = Rings::new(&leaving, 64).await;
@@ -85,7 +85,7 @@ fn queues_from_before_a_reset_are_stale() {
 
 #[test]
 fn dma_d19_dma_d20_resets_with_claimed_queues_cost_no_memory() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let before = host_used(&bench).await;
         for _ in 0..20 {
             let queues = bench.client.h2t_queues(core(0), 3, 0).await.unwrap();
@@ -99,7 +99,7 @@ fn dma_d19_dma_d20_resets_with_claimed_queues_cost_no_memory() {
 
 #[test]
 fn a_transfer_on_a_claimed_queue_ends_with_its_reset() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let queues = bench.client.h2t_queues(core(0), 1, 0).await.unwrap();
         let number = queues.copy_queue(0).unwrap().number() as i32;
         let (host, hbm) = (bench.pattern(4096, 3).await, bench.hbm(4096).await);
@@ -120,7 +120,7 @@ fn a_transfer_on_a_claimed_queue_ends_with_its_reset() {
 
 #[test]
 fn a_ring_whose_transfer_never_ended_stays_until_a_reset() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let leaving = bench.device.open().await.unwrap();
         let before = host_used(&bench).await;
         let queues = leaving.h2t_queues(core(0), 1, 0).await.unwrap();
@@ -149,7 +149,7 @@ fn a_ring_whose_transfer_never_ended_stays_until_a_reset() {
 
 #[test]
 fn a_device_that_is_removed_takes_its_queues_along() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let rings = Rings::new(&bench.client, 64).await;
         let queue = bench.client.bind_queue(3, 2, &rings.tx, &rings.rx).await.unwrap();
         let queues = bench.client.h2t_queues(core(0), 2, 0).await.unwrap();
@@ -162,7 +162,7 @@ fn a_device_that_is_removed_takes_its_queues_along() {
 
 #[test]
 fn dma_e42_dma_d09_a_bounce_copy_of_more_than_4_gib() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         // As sparse as the model's memory: the pieces at both ends and around 4 GiB are looked at.
         let size: u64 = (4 << 30) + 1;
         let hbm = bench.hbm(size).await;

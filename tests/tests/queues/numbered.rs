@@ -2,14 +2,14 @@
 
 use axon_platform::Errno;
 
-use crate::bench::{Bench, bytes, trn1, trn2};
+use crate::bench::{Bench, bytes, later, v2};
 use crate::rig::{core, errno};
 
 const BATCH: u64 = 133_169_152;
 
 #[test]
 fn dma_e06_dma_d06_the_largest_copy_with_a_handle() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let (a, b) = (bench.hbm(BATCH + 4096).await, bench.hbm(BATCH + 4096).await);
         let copies = bench.client.async_copies(core(0));
         let part = |buffer: &axon::DeviceBuffer<_>, len| buffer.span(..len).map(drop);
@@ -27,7 +27,7 @@ fn dma_e06_dma_d06_the_largest_copy_with_a_handle() {
 
 #[test]
 fn dma_e08_dma_e09_handles_that_are_none() {
-    trn1().run(async |bench| {
+    v2().run(async |bench| {
         let (host, hbm) = (bench.pattern(4096, 1).await, bench.hbm(4096).await);
         let copies = bench.client.async_copies(core(0));
         for pwait in [-2, 3, i32::MIN, i32::MAX] {
@@ -53,7 +53,7 @@ fn dma_e08_dma_e09_handles_that_are_none() {
 
 #[test]
 fn dma_e10_a_handle_is_waited_for_once() {
-    trn1().run(async |bench| {
+    v2().run(async |bench| {
         let (host, hbm) = (bench.pattern(4096, 1).await, bench.hbm(4096).await);
         let copies = bench.client.async_copies(core(0));
         copies.submit(-1, host.span(..).unwrap(), hbm.span(..).unwrap()).await.unwrap();
@@ -64,7 +64,7 @@ fn dma_e10_a_handle_is_waited_for_once() {
 
 #[test]
 fn dma_e12_dma_d05_dma_d07_a_handle_is_its_clients_own() {
-    trn1().run(async |bench| {
+    v2().run(async |bench| {
         let (host, hbm) = (bench.pattern(4096, 1).await, bench.hbm(4096).await);
         let copies = bench.client.async_copies(core(0));
         copies.submit(-1, host.span(..).unwrap(), hbm.span(..).unwrap()).await.unwrap();
@@ -84,7 +84,7 @@ async fn read_back(bench: &Bench, hbm: &axon::DeviceBuffer<axon_hosted::Machine>
 
 #[test]
 fn dma_e13_a_copy_between_submit_and_wait_and_example_c() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let (x, y) = (bench.pattern(128 << 10, 1).await, bench.pattern(4096, 2).await);
         let (to_x, to_y, z) =
             (bench.hbm(128 << 10).await, bench.hbm(4096).await, bench.hbm(4096).await);
@@ -111,7 +111,7 @@ fn dma_e13_a_copy_between_submit_and_wait_and_example_c() {
 
 #[test]
 fn dma_d04_a_failed_wait_leaves_nothing_running() {
-    trn1().run(async |bench| {
+    v2().run(async |bench| {
         let (host, hbm, other) =
             (bench.pattern(4096, 1).await, bench.hbm(4096).await, bench.hbm(4096).await);
         let copies = bench.client.async_copies(core(0));
@@ -128,7 +128,7 @@ fn dma_d04_a_failed_wait_leaves_nothing_running() {
 
 #[test]
 fn dma_d05_a_copy_in_flight_is_waited_for_and_not_overwritten() {
-    trn1().run(async |bench| {
+    v2().run(async |bench| {
         let (a, b) = (bench.pattern(4096, 1).await, bench.pattern(4096, 2).await);
         let (to_a, to_b) = (bench.hbm(4096).await, bench.hbm(4096).await);
         let copies = bench.client.async_copies(core(0));
@@ -145,7 +145,7 @@ fn dma_d05_a_copy_in_flight_is_waited_for_and_not_overwritten() {
 #[test]
 fn dma_d08_one_ring_for_both_forms() {
     // Device memory of core 1 to device memory of core 0: both forms use the destination's ring.
-    trn1().run(async |bench| {
+    v2().run(async |bench| {
         let (from, to) = (bench.hbm_of(1, 4096).await, bench.hbm_of(0, 4096).await);
         from.span(..).unwrap().copy_to(to.span(..).unwrap()).unwrap().await.unwrap();
         let copies = bench.client.async_copies(core(0));
@@ -157,7 +157,7 @@ fn dma_d08_one_ring_for_both_forms() {
 
 #[test]
 fn a_result_outlives_a_reset_until_it_is_collected_once() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let (host, hbm) = (bench.pattern(4096, 1).await, bench.hbm(4096).await);
         let copies = bench.client.async_copies(core(0));
         bench.control("fault drop-marker=1");

@@ -3,32 +3,29 @@
 use std::time::Duration;
 
 use axon::{Direction, HostRange, ZeroCopyBatch, ZeroCopyOp, ZeroCopyRequest};
-use axon_neuron::DeviceConfig;
 use axon_platform::Errno;
 
-use crate::bench::{Setup, bytes, trn1, trn2};
+use crate::bench::{Setups, bytes, later, v2};
 use crate::rig::errno;
 
 fn range(handle: u64, offset: u64, len: u64) -> HostRange {
     HostRange { handle, offset, len }
 }
 
-fn v2_with_override() -> Setup {
-    let setup = trn1();
-    let config = DeviceConfig { zero_copy_on_v2: true, ..setup.config };
-    Setup { config, ..setup }
+fn v2_with_override() -> Setups {
+    v2().with(|setup| setup.config.zero_copy_on_v2 = true)
 }
 
 #[test]
 fn dma_e35_generations_and_queues() {
-    trn1().run(async |bench| {
+    v2().run(async |bench| {
         let (host, hbm) = (bench.host(4096).await, bench.hbm(4096).await);
         let whole = range(host.handle(), 0, 4096);
         let request = ZeroCopyRequest::single(Direction::ToDevice, -1, hbm.handle(), 0, whole);
         assert_eq!(errno(bench.client.zero_copy(&request).await), Errno::EINVAL);
         assert!(bench.doorbells().is_empty());
     });
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let (host, hbm) = (bench.host(4096).await, bench.hbm(4096).await);
         bench.client.queues().h2t_alloc(1, 1, 0).await.unwrap();
         let whole = range(host.handle(), 0, 4096);
@@ -44,7 +41,7 @@ fn dma_e35_generations_and_queues() {
 
 #[test]
 fn bytes_arrive_whatever_the_place_and_the_size() {
-    for setup in [trn2(), v2_with_override()] {
+    for setup in later().into_iter().chain(v2_with_override()) {
         setup.run(async |bench| {
             let size = 1 << 20;
             let (source, back) = (bench.pattern(size, 5).await, bench.host(size).await);
@@ -69,7 +66,7 @@ fn bytes_arrive_whatever_the_place_and_the_size() {
 
 #[test]
 fn dma_e36_strong_order_in_the_very_last_marker_of_a_write() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let (host, hbm) = (bench.pattern(1 << 20, 5).await, bench.hbm(1 << 20).await);
         for direction in [Direction::ToDevice, Direction::FromDevice] {
             let before = bench.report().descriptor_trace.len();
@@ -93,7 +90,7 @@ fn dma_e36_strong_order_in_the_very_last_marker_of_a_write() {
 
 #[test]
 fn dma_e37_dma_d26_a_batch_that_cannot_be_moves_nothing() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let (host, hbm) = (bench.pattern(8192, 5).await, bench.hbm(8192).await);
         let stranger = bench.device.open().await.unwrap();
         let theirs = stranger.alloc_device(axon::DeviceAlloc::new(4096)).await.unwrap();
@@ -145,7 +142,7 @@ fn dma_e37_dma_d26_a_batch_that_cannot_be_moves_nothing() {
 
 #[test]
 fn batches_scatter_and_gather() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let (a, b) = (bench.pattern(64 << 10, 1).await, bench.pattern(64 << 10, 2).await);
         let hbm = bench.hbm(1 << 20).await;
         let host = vec![
@@ -181,7 +178,7 @@ fn batches_scatter_and_gather() {
 
 #[test]
 fn asynchronous_requests_complete_in_order_with_their_numbers() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let (host, hbm) = (bench.pattern(1 << 20, 3).await, bench.hbm(1 << 20).await);
         let (queue, mut completions) = bench.client.zero_copy_queue().unwrap();
         let request = |at: u64| {
@@ -209,7 +206,7 @@ fn asynchronous_requests_complete_in_order_with_their_numbers() {
 
 #[test]
 fn dma_d27_completions_that_nobody_reads_hold_up_the_submitter_and_not_the_ring() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let (host, hbm) = (bench.pattern(4096, 3).await, bench.hbm(4096).await);
         let (queue, mut completions) = bench.client.zero_copy_queue().unwrap();
         let piece = range(host.handle(), 0, 64);
@@ -229,7 +226,7 @@ fn dma_d27_completions_that_nobody_reads_hold_up_the_submitter_and_not_the_ring(
 
 #[test]
 fn a_failure_is_one_entry_and_the_next_request_goes_on() {
-    trn2().run(async |bench| {
+    later().run(async |bench| {
         let (host, hbm) = (bench.pattern(1 << 20, 3).await, bench.hbm(1 << 20).await);
         let (queue, mut completions) = bench.client.zero_copy_queue().unwrap();
         let piece = range(host.handle(), 0, 1 << 20);
