@@ -30,6 +30,22 @@ pub(crate) struct Shared<P: Platform> {
     pub(crate) numbered: Slots<P>,
 }
 
+impl<P: Platform> Shared<P> {
+    /// Passes the attach gate of a call that gives the client memory; the memory service is told
+    /// of the client with its first one.
+    ///
+    /// Whoever calls this keeps the client open meanwhile, so that the client's end comes behind.
+    pub(crate) async fn enter_memory(&self) -> Result<(), Error> {
+        self.access.enter(Touched::Transfers)?;
+        if !self.access.is_known() {
+            let (client, slot) = (self.access.client(), self.access.slot());
+            self.device.memory().attach(client, slot).await?;
+            self.access.set_known();
+        }
+        Ok(())
+    }
+}
+
 struct Inner<P: Platform> {
     attachment: Attachment<Peers<P>>,
     shared: Keeper<P>,
@@ -164,7 +180,7 @@ impl<P: Platform> Client<P> {
     /// # Errors
     /// As [`Client::alloc_device`].
     pub async fn alloc(&self, request: AllocRequest) -> Result<Buffer<P>, Error> {
-        self.access().enter(Touched::Transfers)?;
+        self.shared().enter_memory().await?;
         let client = Some((self.id(), self.access().slot()));
         let request = AllocRequest { client, publish: true, ..request };
         let chunk = self.device().memory().alloc(request).await?;

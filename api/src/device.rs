@@ -385,6 +385,11 @@ impl<P: Platform> Device<P> {
         self.submit_reset(request)
     }
 
+    /// What [`Platform::cycles`] said when firmware was last asked for a reset.
+    pub fn last_reset_trigger(&self) -> u64 {
+        self.0.neuron.last_reset_trigger()
+    }
+
     /// What the driver did on the data path since the device came up.
     pub fn counters(&self) -> Counters {
         self.0.neuron.counters()

@@ -12,7 +12,6 @@
 
 use alloc::sync::Arc;
 
-use axon_clients::Touched;
 use axon_neuron::notify::{self, Notification, Peek, QueueInfo, QueueSpec};
 use axon_platform::{DmaBuf, Platform};
 use axon_ports::telemetry::EventKind;
@@ -48,7 +47,7 @@ async fn make<P: Platform>(
     client: &Shared<P>,
     spec: &QueueSpec,
 ) -> Result<notify::NotificationQueue<P>, Error> {
-    client.access.enter(Touched::Transfers)?;
+    client.enter_memory().await?;
     let who = (client.access.client(), client.access.slot());
     let device = &client.device;
     let queue = device.neuron().notifications(device.memory(), who, spec).await?;

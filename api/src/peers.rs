@@ -42,10 +42,8 @@ impl<P: Platform> DevicePeers for Peers<P> {
         self.platform.sleep(span)
     }
 
-    async fn attach(&self, client: ClientId, slot: ClientSlot) -> Result<(), MemoryError> {
-        self.memory.attach(client, slot).await?;
+    fn entered(&self, client: ClientId) {
         self.note(client, EventKind::ClientAttach);
-        Ok(())
     }
 
     fn leaving(&self, client: ClientId) {
@@ -73,8 +71,10 @@ impl<P: Platform> DevicePeers for Peers<P> {
     }
 
     async fn sweep(&self, client: ClientId, slot: ClientSlot) {
-        if let Err(error) = self.memory.detach(client, slot).await {
-            log::warn!("the memory of {client} was not swept: {error}");
+        match self.memory.detach(client, slot).await {
+            // It touched memory of others only.
+            Ok(()) | Err(MemoryError::NotAttached) => {}
+            Err(error) => log::warn!("the memory of {client} was not swept: {error}"),
         }
     }
 

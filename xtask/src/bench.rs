@@ -33,6 +33,8 @@ enum Benchmark {
     Copy,
     /// A message between two tasks: request, reply, wake-up
     Hop,
+    /// Clients and resets: open and close, request to trigger, the end of a client that owns much
+    State,
 }
 
 /// The machine of a benchmark as a command line of its own.
@@ -50,6 +52,7 @@ pub fn bench(bench: &BenchOptions) -> Result<ExitCode, Error> {
     let (name, device) = match bench.benchmark {
         Benchmark::Copy => ("copy", "trn1"),
         Benchmark::Hop => ("hop", "none"),
+        Benchmark::State => ("state", "trn1,trn2"),
     };
     let words = ["bench", "--device", device, "--icount", "--", name];
     let mut options = Machine::parse_from(words).options;

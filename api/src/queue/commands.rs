@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+use axon_clients::Touched;
 use axon_neuron::dma::{
     Claims, Dma, EngineStatus, MAX_BATCH, QueueBind, QueueStatus, RingBind, RingOwner,
 };
@@ -97,7 +98,9 @@ impl<P: Platform> Device<P> {
 }
 
 impl<P: Platform> QueueCommands<'_, P> {
+    /// Queues are parked when the client ends.
     pub(super) fn dma(&self) -> &Dma<P> {
+        self.shared.access.touch(Touched::Transfers);
         self.shared.device.neuron().dma()
     }
 

@@ -8,6 +8,7 @@ use core::cell::RefCell;
 use core::future::poll_fn;
 use core::task::{Poll, Waker};
 
+use axon_clients::Touched;
 use axon_neuron::Target;
 use axon_neuron::dma::{self, Direction, HostPiece, ZeroCopy};
 use axon_platform::Platform;
@@ -140,7 +141,7 @@ fn pieces<P: Platform>(
 }
 
 fn check<P: Platform>(client: &Shared<P>, request: &ZeroCopyRequest) -> Result<Job<P>, Error> {
-    client.access.check()?;
+    client.access.enter(Touched::Transfers)?;
     if request.batches.is_empty() {
         return Err(nothing("batches"));
     }
@@ -197,7 +198,7 @@ impl<P: Platform> Client<P> {
     /// # Errors
     /// [`Error::NotAttached`]; [`Error::NoRecords`] where there is no room for another task.
     pub fn zero_copy_queue(&self) -> Result<(ZeroCopyQueue<P>, Completions<P>), Error> {
-        self.access().check()?;
+        self.access().enter(Touched::Transfers)?;
         let state = State {
             jobs: VecDeque::new(),
             done: VecDeque::new(),

@@ -9,6 +9,7 @@
 //! | `copy` | what copies and fills cost |
 //! | `hop` | what a message between two tasks costs, and what the memory service's messages cost |
 //! | `memory` | the memory service empty, with many live chunks, with holes in the way |
+//! | `state` | what clients, their ends and resets cost, and what others feel of it |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -19,6 +20,7 @@ mod copy;
 mod hop;
 mod memory;
 mod row;
+mod state;
 
 use alloc::format;
 use alloc::string::String;
@@ -54,10 +56,11 @@ pub async fn main<P: Platform>(machine: P) -> u8 {
         Some("copy") => copy::measure(&machine).await,
         Some("hop") => hop(&machine).await,
         Some("memory") => memory::measure_all(&machine).await,
+        Some("state") => state::measure(&machine).await,
         other => {
             let name = other.unwrap_or_default();
             machine.console_write(
-                format!("no benchmark is called {name:?}: copy, hop, memory\n").as_bytes(),
+                format!("no benchmark is called {name:?}: copy, hop, memory, state\n").as_bytes(),
             );
             return USAGE;
         }

@@ -32,6 +32,10 @@ impl Row {
         }
     }
 
+    pub(crate) fn median(&self) -> u64 {
+        self.median
+    }
+
     pub(crate) fn is_above_goal(&self) -> bool {
         self.goal.is_some_and(|goal| self.median > goal)
     }

@@ -216,15 +216,20 @@ impl<P: Platform> NeuronDevice<P> {
         if request.requester == Requester::Internal && request.map.is_device() {
             shared.states.set_device(DeviceState::Reset);
         }
-        for core in shared.hal.core_ids().filter(|&core| request.map.contains(core)) {
-            shared.states.set_core(core, CoreState::Resetting);
-        }
+        let cores = shared.hal.core_ids().filter(|&core| request.map.contains(core));
+        shared.states.set_cores(cores, CoreState::Resetting);
         Ok(ticket)
     }
 
     /// Resolves once no reset request of `client` waits or runs.
     pub fn resets_settled(&self, client: ClientId) -> impl Future<Output = ()> + Send + 'static {
         self.shared().resets.clone().settled(client)
+    }
+
+    /// What [`Platform::cycles`] said when firmware was last asked for a reset: how long a request
+    /// takes to get there is a promise.
+    pub fn last_reset_trigger(&self) -> u64 {
+        self.shared().resets.last_trigger()
     }
 
     /// What has been done on the data path.

@@ -126,11 +126,15 @@ impl States {
             .unwrap_or(CoreState::Resetting)
     }
 
-    pub(crate) fn set_core(&self, core: CoreId, state: CoreState) {
+    /// All of these cores at once: one step for whoever looks.
+    pub(crate) fn set_cores(&self, cores: impl Iterator<Item = CoreId>, state: CoreState) {
         self.device.lock(|cell| {
             let mut cell = cell.borrow_mut();
-            let Some(place) = self.cores.get(core.index()) else { return };
-            if place.swap(state as u8, Ordering::AcqRel) != state as u8 {
+            let mut changed = false;
+            for place in cores.filter_map(|core| self.cores.get(core.index())) {
+                changed |= place.swap(state as u8, Ordering::AcqRel) != state as u8;
+            }
+            if changed {
                 self.publish(cell.state);
                 cell.waiting.wake_all();
             }
@@ -161,14 +165,14 @@ mod tests {
         let states = States::new();
         let [a, b] = [0, 1].map(|n| CoreId::new(n).unwrap());
         let open = |states: &States| [a, b].map(|core| states.is_open(core));
-        states.set_core(a, CoreState::Up);
+        states.set_cores([a].into_iter(), CoreState::Up);
         assert_eq!(open(&states), [false, false], "the device is in reset");
         states.set_device(DeviceState::Ready);
         assert_eq!(open(&states), [true, false]);
-        states.set_core(b, CoreState::Down);
-        states.set_core(a, CoreState::Resetting);
+        states.set_cores([b].into_iter(), CoreState::Down);
+        states.set_cores([a].into_iter(), CoreState::Resetting);
         assert_eq!(open(&states), [false, false]);
-        states.set_core(a, CoreState::Up);
+        states.set_cores([a].into_iter(), CoreState::Up);
         assert_eq!(open(&states), [true, false]);
         states.set_device(DeviceState::Invalid);
         assert_eq!(open(&states), [false, false]);
@@ -183,7 +187,7 @@ mod tests {
         assert!(settled.as_mut().poll(&mut cx).is_pending());
         states.set_device(DeviceState::Ready);
         assert!(settled.as_mut().poll(&mut cx).is_pending());
-        states.set_core(core, CoreState::Down);
+        states.set_cores([core].into_iter(), CoreState::Down);
         let told = (DeviceState::Ready, CoreState::Down);
         assert_eq!(settled.poll(&mut cx), Poll::Ready(told));
     }

@@ -1,10 +1,12 @@
 //! The control task of a device: the ordered end of every client (specification 05 §10.2, §10.3).
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::future::{Future, poll_fn};
+use core::task::Poll;
 use core::time::Duration;
 
 use axon_ports::ClientSlot;
-use embassy_futures::join::join_array;
 
 use crate::DevicePeers;
 use crate::open::Shared;
@@ -27,20 +29,35 @@ impl<D: DevicePeers> ControlTask<D> {
 
     /// Runs until the device is removed and the clean-ups under way are over.
     pub async fn run(self) {
-        let slots: [u32; ClientSlot::COUNT] = core::array::from_fn(|at| at as u32);
-        join_array(slots.map(|at| self.serve(at))).await;
+        // Whoever wakes the task, only slots that are closing are looked at.
+        let mut ends: [_; ClientSlot::COUNT] =
+            core::array::from_fn(|at| Box::pin(self.serve(at as u32)));
+        poll_fn(|cx| {
+            self.shared.control.register(cx.waker());
+            let closing = self.shared.look(Table::closing_slots);
+            for (at, end) in ends.iter_mut().enumerate() {
+                if closing >> at & 1 != 0 {
+                    let _ = end.as_mut().poll(cx);
+                }
+            }
+            match self.shared.is_removed() && self.shared.look(Table::closing_slots) == 0 {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
     }
 
+    /// The ends of all clients that one slot ever has; polled while the slot is closing.
     async fn serve(&self, at: u32) {
         let Some(slot) = ClientSlot::new(at) else { return };
-        let next = || {
-            self.shared.wait_for(|table, removed| match table.closing(slot) {
-                None if removed => Some(None),
-                None => None,
-                closing => Some(closing.cloned()),
-            })
-        };
-        while let Some(access) = next().await {
+        loop {
+            let closing =
+                poll_fn(|_| match self.shared.look(|table| table.closing(slot).cloned()) {
+                    Some(access) => Poll::Ready(access),
+                    None => Poll::Pending,
+                });
+            let access: Arc<Access> = closing.await;
             self.end_of_client(&access).await;
         }
     }
@@ -64,7 +81,12 @@ impl<D: DevicePeers> ControlTask<D> {
         if access.has_touched(Touched::Counters) {
             peers.fold_counters(client);
         }
-        peers.sweep(client, slot).await;
+        if access.has_touched(Touched::Transfers) {
+            peers.sweep(client, slot).await;
+        }
+        if access.has_touched(Touched::Transfers) || access.has_touched(Touched::Counters) {
+            self.shared.change(Table::leaves_something);
+        }
         if self.shared.change(Table::begin_last_close) {
             peers.last_client_gone().await;
         }
@@ -75,7 +97,6 @@ impl<D: DevicePeers> ControlTask<D> {
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec::Vec;
     use core::pin::pin;
 
     use axon_ports::reset::DeviceState;
@@ -91,10 +112,8 @@ mod tests {
         let mut bench = Bench::new(DeviceState::Ready);
         let [a, b, c] = [1; 3].map(|n| now(bench.clients.open(client(n))).unwrap());
         let access = a.access().clone();
-        for what in EVERYTHING {
-            access.touch(what);
-        }
-        assert_eq!(bench.peers.calls(), ["attach client1 slot0"]);
+        EVERYTHING.into_iter().for_each(|what| access.touch(what));
+        assert_eq!(bench.peers.calls(), ["entered client1"]);
         drop((a, b));
         bench.turn();
         assert_eq!(bench.peers.calls(), [""; 0]);
@@ -124,9 +143,9 @@ mod tests {
     fn what_a_client_never_touched_is_not_visited() {
         let steps = [
             (Touched::Resets, &["resets client1"][..]),
-            (Touched::Transfers, &["drain client1", "pause 10ms"]),
+            (Touched::Transfers, &["drain client1", "pause 10ms", "sweep client1 slot0", "last"]),
             (Touched::Cores, &["cores client1"]),
-            (Touched::Counters, &["counters client1"]),
+            (Touched::Counters, &["counters client1", "last"]),
         ];
         for (what, visited) in steps {
             let mut bench = Bench::new(DeviceState::Ready);
@@ -134,11 +153,7 @@ mod tests {
             attachment.access().enter(what).unwrap();
             drop(attachment);
             bench.turn();
-            let expected: Vec<&str> = ["attach client1 slot0", "leaving client1"]
-                .into_iter()
-                .chain(visited.iter().copied())
-                .chain(["sweep client1 slot0", "last"])
-                .collect();
+            let expected = [&["entered client1", "leaving client1"], visited].concat();
             assert_eq!(bench.peers.calls(), expected, "{what:?}");
         }
     }
@@ -158,6 +173,7 @@ mod tests {
     fn the_release_part_waits_for_the_last_client() {
         let mut bench = Bench::new(DeviceState::Ready);
         let [a, b] = [1, 2].map(|n| now(bench.clients.open(client(n))).unwrap());
+        a.access().touch(Touched::Transfers);
         drop(a);
         bench.turn();
         assert!(!bench.peers.calls().contains(&"last".into()));

@@ -11,7 +11,7 @@ use axon_ports::{ClientId, ClientSlot};
 use embassy_futures::select::select;
 use embassy_sync::blocking_mutex::Mutex;
 use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
-use embassy_sync::waitqueue::MultiWakerRegistration;
+use embassy_sync::waitqueue::{AtomicWaker, MultiWakerRegistration};
 
 use crate::table::{Attach, Table};
 use crate::{Access, ClientError, ClientInfo, ControlTask, DevicePeers};
@@ -28,6 +28,8 @@ struct State {
 
 pub(crate) struct Shared<D> {
     state: Mutex<CriticalSectionRawMutex, RefCell<State>>,
+    /// Wakes the control task: a slot began to close, or the device was removed.
+    pub(crate) control: AtomicWaker,
     pub(crate) peers: D,
 }
 
@@ -65,7 +67,7 @@ impl<D> Shared<D> {
         })
     }
 
-    fn is_removed(&self) -> bool {
+    pub(crate) fn is_removed(&self) -> bool {
         self.state.lock(|state| state.borrow().removed)
     }
 
@@ -76,6 +78,7 @@ impl<D> Shared<D> {
             state.table.revoke_all();
             state.waiters.wake();
         });
+        self.control.wake();
     }
 }
 
@@ -94,7 +97,11 @@ impl<D: DevicePeers> Clients<D> {
     pub fn new(peers: D) -> (Self, ControlTask<D>) {
         let state =
             State { table: Table::new(), removed: false, waiters: MultiWakerRegistration::new() };
-        let shared = Arc::new(Shared { state: Mutex::new(RefCell::new(state)), peers });
+        let shared = Arc::new(Shared {
+            state: Mutex::new(RefCell::new(state)),
+            control: AtomicWaker::new(),
+            peers,
+        });
         (Clients(shared.clone()), ControlTask::new(shared))
     }
 
@@ -124,12 +131,8 @@ impl<D: DevicePeers> Clients<D> {
                 Attach::Wait => {}
                 Attach::Again(access) => break Attachment::new(counted, access),
                 Attach::Fresh(access) => {
-                    // From here a drop of this future closes the slot like any other.
-                    let attachment = Attachment::new(counted, access);
-                    let slot = attachment.access.slot();
-                    self.0.peers.attach(client, slot).await?;
-                    self.0.change(|table| table.commit(slot));
-                    break attachment;
+                    self.0.peers.entered(client);
+                    break Attachment::new(counted, access);
                 }
             }
         };
@@ -238,11 +241,16 @@ impl<D> Attachment<D> {
 impl<D> Drop for Attachment<D> {
     fn drop(&mut self) {
         let slot = self.access.slot();
-        self.shared.change(|table| {
-            if !table.detach(slot) {
+        let closes = self.shared.change(|table| {
+            let closes = table.detach(slot);
+            if !closes {
                 table.end_open();
             }
+            closes
         });
+        if closes {
+            self.shared.control.wake();
+        }
     }
 }
 
@@ -337,17 +345,6 @@ mod tests {
         }
         bench.peers.set_state(DeviceState::Ready);
         assert!(poll(waiting.as_mut()).is_ready());
-    }
-
-    #[test]
-    fn a_refusal_of_the_memory_service_gives_the_slot_back() {
-        let mut bench = Bench::new(DeviceState::Ready);
-        bench.peers.0.lock().unwrap().refuse_attach = true;
-        let refused = now(bench.clients.open(client(1))).err().unwrap();
-        assert_eq!(refused.errno(), Errno::ENOMEM);
-        bench.turn();
-        assert_eq!(bench.clients.open_count(), 0);
-        assert_eq!(bench.clients.list(&mut [None; 16]), 0);
     }
 
     #[test]

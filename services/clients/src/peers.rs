@@ -4,7 +4,7 @@ use core::future::Future;
 use core::time::Duration;
 
 use axon_ports::reset::DeviceState;
-use axon_ports::{ClientId, ClientSlot, MemoryError};
+use axon_ports::{ClientId, ClientSlot};
 
 /// What the control plane asks of the tasks of its device. Implemented where the device is put
 /// together; every call is bounded in time.
@@ -18,15 +18,8 @@ pub trait DevicePeers: Send + Sync + 'static {
     /// Lets time pass.
     fn pause(&self, span: Duration) -> impl Future<Output = ()> + Send;
 
-    /// Gives the client an empty set of process-lifespan memory in `slot`, with zero totals.
-    ///
-    /// # Errors
-    /// [`MemoryError`]; nothing has changed.
-    fn attach(
-        &self,
-        client: ClientId,
-        slot: ClientSlot,
-    ) -> impl Future<Output = Result<(), MemoryError>> + Send;
+    /// A client has attached: for the records.
+    fn entered(&self, client: ClientId);
 
     /// The last handle of a client is gone: for the records.
     fn leaving(&self, client: ClientId);

@@ -24,6 +24,9 @@ pub enum Touched {
     Counters = 1 << 3,
 }
 
+/// Bit of [`Access::touched`]: the memory service knows the client.
+const KNOWN: u8 = 1 << 7;
+
 /// Values of [`Access::state`].
 const LIVE: u8 = 0;
 const CLOSED: u8 = 1;
@@ -60,6 +63,18 @@ impl Access {
     pub fn enter(&self, what: Touched) -> Result<(), ClientError> {
         self.touch(what);
         self.check()
+    }
+
+    /// Whether the memory service has been told of the client.
+    #[inline]
+    pub fn is_known(&self) -> bool {
+        self.touched.load(Ordering::Acquire) & KNOWN != 0
+    }
+
+    /// The memory service knows the client from now on. A client that never has memory costs it
+    /// nothing.
+    pub fn set_known(&self) {
+        self.touched.fetch_or(KNOWN, Ordering::AcqRel);
     }
 
     pub(crate) fn has_touched(&self, what: Touched) -> bool {
@@ -106,8 +121,6 @@ impl Access {
 /// Where a used slot stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
-    /// Reserved; the memory service has not answered yet.
-    Opening,
     /// In use.
     Live,
     /// No handle is left; the clean-up runs or is about to.
@@ -136,11 +149,11 @@ pub struct ClientInfo {
 
 /// Outcome of [`Table::attach`].
 pub(crate) enum Attach {
-    /// The slot was free: ask the memory service, then [`Table::commit`].
+    /// The slot was free.
     Fresh(Arc<Access>),
     /// Another handle of a client that is in already.
     Again(Arc<Access>),
-    /// The same client is being let in or cleaned up: try again after a change.
+    /// The same client is being cleaned up: try again after a change.
     Wait,
 }
 
@@ -148,13 +161,23 @@ pub(crate) enum Attach {
 pub(crate) struct Table {
     slots: [Option<Record>; ClientSlot::COUNT],
     open_count: u32,
+    /// Slots in [`Phase::Closing`], as a mask.
+    closing: u32,
+    /// Some client that has left since the last last close may have left memory or counters.
+    left_something: bool,
     /// All-clients memory is being freed: a client let in now could lose its own to that.
     last_close: bool,
 }
 
 impl Table {
     pub(crate) const fn new() -> Self {
-        Table { slots: [const { None }; ClientSlot::COUNT], open_count: 0, last_close: false }
+        Table {
+            slots: [const { None }; ClientSlot::COUNT],
+            open_count: 0,
+            closing: 0,
+            left_something: false,
+            last_close: false,
+        }
     }
 
     /// An open begins: it counts before it waits (specification 05 §7.1).
@@ -190,17 +213,8 @@ impl Table {
             .find(|(_, record)| record.is_none())
             .ok_or(ClientError::TooManyClients)?;
         let access = Arc::new(Access::new(client, slot));
-        *free = Some(Record { access: access.clone(), handles: 1, phase: Phase::Opening });
+        *free = Some(Record { access: access.clone(), handles: 1, phase: Phase::Live });
         Ok(Attach::Fresh(access))
-    }
-
-    /// The memory service took the client.
-    pub(crate) fn commit(&mut self, slot: ClientSlot) {
-        if let Some(record) = self.record(slot)
-            && record.phase == Phase::Opening
-        {
-            record.phase = Phase::Live;
-        }
     }
 
     /// One handle less; answers whether it was the last, which revokes the access.
@@ -212,7 +226,13 @@ impl Table {
         }
         record.phase = Phase::Closing;
         record.access.close();
+        self.closing |= 1 << slot.number();
         true
+    }
+
+    /// Slots that wait for their clean-up, as a mask.
+    pub(crate) fn closing_slots(&self) -> u32 {
+        self.closing
     }
 
     /// The client whose slot waits for its clean-up.
@@ -221,10 +241,15 @@ impl Table {
         (record.phase == Phase::Closing).then_some(&record.access)
     }
 
-    /// The memory of a leaving client is swept; answers whether it was the last one, in which case
-    /// nobody enters before [`Table::free`].
+    /// A client that is leaving may have left memory or counters to all clients.
+    pub(crate) fn leaves_something(&mut self) {
+        self.left_something = true;
+    }
+
+    /// The memory of a leaving client is swept; answers whether it was the last one and there may
+    /// be something to free, in which case nobody enters before [`Table::free`].
     pub(crate) fn begin_last_close(&mut self) -> bool {
-        self.last_close = self.open_count == 1;
+        self.last_close = self.open_count == 1 && core::mem::take(&mut self.left_something);
         self.last_close
     }
 
@@ -233,6 +258,7 @@ impl Table {
         if let Some(record) = self.slots.get_mut(slot.index()) {
             *record = None;
         }
+        self.closing &= !(1 << slot.number());
         self.last_close = false;
         self.end_open();
     }
@@ -280,14 +306,10 @@ mod tests {
         ClientId::new(number).unwrap()
     }
 
-    /// Attaches and commits; `None` where the table is full or the client must wait.
+    /// Attaches; `None` where the table is full or the client must wait.
     fn enter(table: &mut Table, number: u32) -> Option<Arc<Access>> {
         match table.attach(client(number)) {
-            Ok(Attach::Fresh(access)) => {
-                table.commit(access.slot());
-                Some(access)
-            }
-            Ok(Attach::Again(access)) => Some(access),
+            Ok(Attach::Fresh(access) | Attach::Again(access)) => Some(access),
             Ok(Attach::Wait) | Err(_) => None,
         }
     }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::vec::Vec;
 
 use axon_ports::reset::DeviceState;
-use axon_ports::{ClientId, ClientSlot, MemoryError};
+use axon_ports::{ClientId, ClientSlot};
 
 use crate::{Clients, DevicePeers};
 
@@ -24,7 +24,6 @@ pub(crate) struct Notes {
     pub(crate) calls: Vec<String>,
     /// Clients whose drain does not end.
     pub(crate) hanging: Vec<ClientId>,
-    pub(crate) refuse_attach: bool,
     /// Looks at the state that still see READY.
     pub(crate) looks: Option<u32>,
 }
@@ -72,12 +71,8 @@ impl DevicePeers for Peers {
         self.note(std::format!("pause {span:?}"));
     }
 
-    async fn attach(&self, client: ClientId, slot: ClientSlot) -> Result<(), MemoryError> {
-        if self.0.lock().unwrap().refuse_attach {
-            return Err(MemoryError::NoRecords);
-        }
-        self.note(std::format!("attach {client} {slot}"));
-        Ok(())
+    fn entered(&self, client: ClientId) {
+        self.note(std::format!("entered {client}"));
     }
 
     fn leaving(&self, client: ClientId) {
@@ -127,7 +122,6 @@ impl Bench {
             state,
             calls: Vec::new(),
             hanging: Vec::new(),
-            refuse_attach: false,
             looks: None,
         })));
         let (clients, control) = Clients::new(peers.clone());

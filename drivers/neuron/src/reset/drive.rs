@@ -57,10 +57,8 @@ async fn drive<P: Platform, M: MemoryPort>(
 ) -> Result<(), Error> {
     let no_reset = shared.hal.no_reset();
     let map = if no_reset { CoreMap::DEVICE } else { batch.map };
-    for core in cores_of(&shared.hal, map) {
-        shared.states.raise_epoch(core);
-        shared.states.set_core(core, CoreState::Resetting);
-    }
+    cores_of(&shared.hal, map).for_each(|core| shared.states.raise_epoch(core));
+    shared.states.set_cores(cores_of(&shared.hal, map), CoreState::Resetting);
     rings::fence(shared, map).await;
     notify::before_reset(shared, map).await;
     rings::close(shared, map).await;
@@ -87,9 +85,7 @@ fn number_of(result: &Result<(), Error>) -> u64 {
 fn conclude<P: Platform>(shared: &Shared<P>, batch: Batch, result: Result<(), Error>) {
     let map = if shared.hal.no_reset() { CoreMap::DEVICE } else { batch.map };
     let core_state = if result.is_ok() { CoreState::Up } else { CoreState::Down };
-    for core in cores_of(&shared.hal, map) {
-        shared.states.set_core(core, core_state);
-    }
+    shared.states.set_cores(cores_of(&shared.hal, map), core_state);
     if let Err(error) = &result {
         log::error!("{}: reset of core map {:#x} failed: {error}", shared.index, map.0);
     }

@@ -90,6 +90,7 @@ fn issue<P: Platform>(shared: &Shared<P>, map: CoreMap) {
     }
     shared.platform.write_barrier();
     write(misc_ram::TRIGGER, 1);
+    shared.resets.note_trigger(shared.platform.cycles());
 }
 
 /// Stage 4: waits until firmware is ready again.

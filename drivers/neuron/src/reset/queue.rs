@@ -7,6 +7,7 @@ use core::cell::RefCell;
 use core::fmt;
 use core::future::{Future, poll_fn};
 use core::pin::Pin;
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::task::{Context, Poll, Waker};
 
 use axon_ports::reset::{Requester, ResetRequest};
@@ -55,6 +56,8 @@ struct State {
 pub(crate) struct ResetQueue {
     state: Mutex<CriticalSectionRawMutex, RefCell<State>>,
     task: AtomicWaker,
+    /// What [`axon_platform::Platform::cycles`] said when firmware was last asked.
+    triggered: AtomicU64,
 }
 
 /// What one drive has to do.
@@ -75,6 +78,7 @@ impl ResetQueue {
                 closed: false,
             })),
             task: AtomicWaker::new(),
+            triggered: AtomicU64::new(0),
         }
     }
 
@@ -87,6 +91,15 @@ impl ResetQueue {
         let place = self.with(|state| state.add(request))?;
         self.task.wake();
         Ok(ResetTicket { queue: self.clone(), place })
+    }
+
+    /// Firmware was asked when the machine's counter said `cycles`.
+    pub(crate) fn note_trigger(&self, cycles: u64) {
+        self.triggered.store(cycles, Ordering::Relaxed);
+    }
+
+    pub(crate) fn last_trigger(&self) -> u64 {
+        self.triggered.load(Ordering::Relaxed)
     }
 
     /// Wakes the reset task.

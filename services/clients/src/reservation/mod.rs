@@ -126,6 +126,7 @@ impl Reservations {
     /// # Errors
     /// [`ReservationError`]: EINVAL for a range that is none, EBUSY with what could have been had.
     pub async fn claim(&self, request: MarkRequest) -> Result<CoreClaim, ReservationError> {
+        self.0.roll(|roll| roll.claims(request.client));
         let done = self.0.desk.call(Request::Mark(request)).await??;
         let serial = done.reserved.map_or(0, |(_, serial)| serial);
         Ok(CoreClaim::new(self.0.clone(), request.client, done.cores, serial))
@@ -137,6 +138,7 @@ impl Reservations {
     /// # Errors
     /// As [`Reservations::claim`].
     pub async fn mark(&self, request: MarkRequest) -> Result<CoreSet, ReservationError> {
+        self.0.roll(|roll| roll.claims(request.client));
         let done = self.0.desk.call(Request::Mark(request)).await??;
         Ok(done.cores.relative_to(request.base))
     }

@@ -18,6 +18,8 @@ struct Entry {
     info: u32,
     normal: u32,
     ever_info: bool,
+    /// It asked for cores.
+    claimed: bool,
     /// Its reservations end.
     left: bool,
 }
@@ -47,7 +49,8 @@ impl Roll {
     pub(super) fn enter(&mut self, client: ClientId, lane: Lane) -> Result<(), ReservationError> {
         if !self.0.iter().any(|entry| entry.client == client) {
             self.0.try_reserve(1).map_err(|_| ReservationError::NoRecords)?;
-            let new = Entry { client, info: 0, normal: 0, ever_info: false, left: false };
+            let new =
+                Entry { client, info: 0, normal: 0, ever_info: false, claimed: false, left: false };
             self.0.push(new);
         }
         if let Some(entry) = self.0.iter_mut().find(|entry| entry.client == client) {
@@ -55,6 +58,13 @@ impl Roll {
             entry.ever_info |= lane == Lane::Info;
         }
         Ok(())
+    }
+
+    /// The client asks for cores: its end has to see to them.
+    pub(super) fn claims(&mut self, client: ClientId) {
+        if let Some(entry) = self.0.iter_mut().find(|entry| entry.client == client) {
+            entry.claimed = true;
+        }
     }
 
     /// One handle less; answers whether the client's reservations end with it.
@@ -68,6 +78,8 @@ impl Roll {
             Lane::Info => entry.info == 0,
             Lane::Normal => entry.is_over() && !entry.ever_info,
         };
+        // Nobody has to look for cores that were never asked for.
+        let ends = ends && entry.claimed;
         entry.left |= ends;
         let over = entry.is_over();
         if over && !entry.left {
