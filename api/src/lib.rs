@@ -70,7 +70,7 @@ pub use driver::{Driver, DriverConfig, Refusal};
 pub use error::Error;
 pub use memory::MemoryTotals;
 pub use neuron_core::{CoreCommands, NeuronCore};
-pub use notifications::NotificationQueue;
+pub use notifications::{NextNotification, NotificationQueue};
 pub use queue::{
     AsyncCopies, Completion, Completions, DmaQueue, H2tQueues, HostRange, QueueBatchError,
     QueueCommands, QueueInit, RingAlloc, RingMem, ZeroCopyBatch, ZeroCopyOp, ZeroCopyQueue,

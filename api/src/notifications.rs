@@ -11,6 +11,9 @@
 //! ```
 
 use alloc::sync::Arc;
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll, ready};
 
 use axon_neuron::notify::{self, Notification, Peek, QueueInfo, QueueSpec};
 use axon_platform::{DmaBuf, Platform};
@@ -25,6 +28,33 @@ pub struct NotificationQueue<P: Platform> {
     client: Arc<Shared<P>>,
     /// The stream has said that the client is closed.
     over: bool,
+}
+
+/// The next notification of a queue; see [`NotificationQueue::next`].
+#[must_use = "futures do nothing unless they are polled"]
+pub struct NextNotification<'a, P: Platform> {
+    next: notify::Next<'a, P>,
+    client: &'a Shared<P>,
+    over: &'a mut bool,
+    /// The gate was passed.
+    begun: bool,
+}
+
+impl<P: Platform> Future for NextNotification<'_, P> {
+    type Output = Option<Result<Notification, Error>>;
+
+    #[inline(always)]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if !self.begun {
+            self.begun = true;
+            if let Err(closed) = self.client.access.check() {
+                let first = !core::mem::replace(self.over, true);
+                return Poll::Ready(first.then_some(Err(closed.into())));
+            }
+        }
+        let told = ready!(Pin::new(&mut self.next).poll(cx));
+        Poll::Ready(told.map(|result| result.map_err(Error::from)))
+    }
 }
 
 impl<P: Platform> Client<P> {
@@ -60,12 +90,10 @@ impl<P: Platform> NotificationQueue<P> {
     /// The next notification. The stream goes on after [`Error::NotificationsLost`]; once it has
     /// said why it has ended it is over: `None`. Dropping the future loses nothing.
     #[allow(clippy::should_implement_trait)] // its asynchronous sister
-    pub async fn next(&mut self) -> Option<Result<Notification, Error>> {
-        if let Err(closed) = self.client.access.check() {
-            let first = !core::mem::replace(&mut self.over, true);
-            return first.then_some(Err(closed.into()));
-        }
-        self.queue.next().await.map(|result| result.map_err(Error::from))
+    #[inline]
+    pub fn next(&mut self) -> NextNotification<'_, P> {
+        let NotificationQueue { queue, client, over } = self;
+        NextNotification { next: queue.next(), client, over, begun: false }
     }
 
     /// The next notification, if it is there. Of a ring in device memory this is what an earlier

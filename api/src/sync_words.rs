@@ -7,21 +7,33 @@
 use alloc::sync::Arc;
 
 use axon_clients::gates::GateError;
+use axon_clients::reservation::Reservations;
+use axon_neuron::NeuronDevice;
 use axon_platform::Platform;
-use axon_ports::GlobalCore;
+use axon_ports::{ClientId, GlobalCore};
 
 use crate::client::Shared;
 use crate::{Error, NeuronCore};
 
-/// Whose word it is, and on which core of the host.
+/// Whose word it is, and on which core of the host. What an access asks is at hand: an access is
+/// some twenty instructions.
 struct Holder<P: Platform> {
     shared: Arc<Shared<P>>,
+    neuron: NeuronDevice<P>,
+    reservations: Reservations,
+    client: ClientId,
     core: GlobalCore,
 }
 
 impl<P: Platform> Clone for Holder<P> {
     fn clone(&self) -> Self {
-        Holder { shared: self.shared.clone(), core: self.core }
+        Holder {
+            shared: self.shared.clone(),
+            neuron: self.neuron.clone(),
+            reservations: self.reservations.clone(),
+            client: self.client,
+            core: self.core,
+        }
     }
 }
 
@@ -29,18 +41,16 @@ impl<P: Platform> Holder<P> {
     /// The gate of specification 05 §8.4 for what writes into a core: attached, then claimed.
     #[inline]
     fn check_write(&self) -> Result<(), Error> {
-        let access = &self.shared.access;
-        access.check()?;
-        let reservations = self.shared.device.reservations();
-        if reservations.is_owned_by(self.core, access.client()) {
-            return Ok(());
+        self.shared.access.check()?;
+        match self.reservations.is_owned_by(self.core, self.client) {
+            true => Ok(()),
+            false => Err(self.unclaimed()),
         }
-        Err(self.unclaimed())
     }
 
     #[cold]
     fn unclaimed(&self) -> Error {
-        let claimed = self.shared.device.reservations().owner(self.core).is_some();
+        let claimed = self.reservations.owner(self.core).is_some();
         GateError::CoreNotClaimed { claimed }.into()
     }
 }
@@ -92,7 +102,10 @@ impl<P: Platform> NeuronCore<P> {
         let number = self.id().number().into();
         let core = self.device().global_core(self.id());
         let core = core.ok_or(Error::InvalidArgument { what: "core", value: number })?;
-        Ok(Holder { shared: self.shared().clone(), core })
+        let shared = self.shared().clone();
+        let (neuron, client) = (self.device().neuron().clone(), shared.access.client());
+        let reservations = self.device().reservations().clone();
+        Ok(Holder { shared, neuron, reservations, client, core })
     }
 }
 
@@ -104,7 +117,7 @@ impl<P: Platform> Semaphore<P> {
     /// DOWN, [`Error::DeviceFailed`], [`Error::DeviceGone`], [`Error::Removed`].
     #[inline]
     pub fn get(&self) -> Result<i32, Error> {
-        Ok(self.holder.shared.device.neuron().semaphore_get(self.word)?)
+        Ok(self.holder.neuron.semaphore_get(&self.word)?)
     }
 
     /// Sets it. The write goes out behind all stores to host memory that precede it.
@@ -115,7 +128,7 @@ impl<P: Platform> Semaphore<P> {
     #[inline]
     pub fn set(&self, value: i32) -> Result<(), Error> {
         self.holder.check_write()?;
-        Ok(self.holder.shared.device.neuron().semaphore_set(self.word, value)?)
+        Ok(self.holder.neuron.semaphore_set(&self.word, value)?)
     }
 
     /// Adds to it, in one step for all clients.
@@ -125,7 +138,7 @@ impl<P: Platform> Semaphore<P> {
     #[inline]
     pub fn add(&self, amount: u32) -> Result<(), Error> {
         self.holder.check_write()?;
-        Ok(self.holder.shared.device.neuron().semaphore_add(self.word, amount)?)
+        Ok(self.holder.neuron.semaphore_add(&self.word, amount)?)
     }
 
     /// Subtracts from it, in one step for all clients.
@@ -135,7 +148,7 @@ impl<P: Platform> Semaphore<P> {
     #[inline]
     pub fn sub(&self, amount: u32) -> Result<(), Error> {
         self.holder.check_write()?;
-        Ok(self.holder.shared.device.neuron().semaphore_subtract(self.word, amount)?)
+        Ok(self.holder.neuron.semaphore_subtract(&self.word, amount)?)
     }
 
     /// Waits until it is at least `value`; answers what it was then.
@@ -144,7 +157,7 @@ impl<P: Platform> Semaphore<P> {
     /// [`Error::Cancelled`] by a reset of the core, and as [`Semaphore::get`] but for
     /// [`Error::Again`]: a reset that is under way is waited for.
     pub async fn reached(&self, value: i32) -> Result<i32, Error> {
-        Ok(self.holder.shared.device.neuron().semaphore_reached(self.word, value).await?)
+        Ok(self.holder.neuron.semaphore_reached(&self.word, value).await?)
     }
 }
 
@@ -173,7 +186,7 @@ impl<P: Platform> Event<P> {
     /// As [`Semaphore::get`].
     #[inline]
     pub fn read(&self) -> Result<u32, Error> {
-        Ok(self.holder.shared.device.neuron().event_get(self.word)?)
+        Ok(self.holder.neuron.event_get(&self.word)?)
     }
 
     /// Writes its register; hardware keeps bit 0.
@@ -183,7 +196,7 @@ impl<P: Platform> Event<P> {
     #[inline]
     pub fn write(&self, value: u32) -> Result<(), Error> {
         self.holder.check_write()?;
-        Ok(self.holder.shared.device.neuron().event_set(self.word, value)?)
+        Ok(self.holder.neuron.event_set(&self.word, value)?)
     }
 
     /// Waits until it is set.
@@ -191,6 +204,6 @@ impl<P: Platform> Event<P> {
     /// # Errors
     /// As [`Semaphore::reached`].
     pub async fn wait(&self) -> Result<(), Error> {
-        Ok(self.holder.shared.device.neuron().event_reached(self.word).await?)
+        Ok(self.holder.neuron.event_reached(&self.word).await?)
     }
 }

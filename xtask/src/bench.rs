@@ -35,6 +35,8 @@ enum Benchmark {
     Hop,
     /// Clients and resets: open and close, request to trigger, the end of a client that owns much
     State,
+    /// Semaphores, notifications, counters, trace points
+    Notify,
 }
 
 /// The machine of a benchmark as a command line of its own.
@@ -53,6 +55,7 @@ pub fn bench(bench: &BenchOptions) -> Result<ExitCode, Error> {
         Benchmark::Copy => ("copy", "trn1"),
         Benchmark::Hop => ("hop", "none"),
         Benchmark::State => ("state", "trn1,trn2"),
+        Benchmark::Notify => ("notify", "trn1"),
     };
     let words = ["bench", "--device", device, "--icount", "--", name];
     let mut options = Machine::parse_from(words).options;

@@ -73,6 +73,9 @@ pub const BOOTS: &[Boot] = &[
     boot("messages cost what they may", "--app bench --device none --icount -- hop", |outcomes| {
         within(outcomes, MESSAGE_BOUNDS)
     }),
+    boot("telling costs what it may", "--app bench --icount -- notify", |outcomes| {
+        within(outcomes, NOTIFY_BOUNDS)
+    }),
     boot("copies cost what they may", "--app bench --icount -- copy", |outcomes| {
         within(outcomes, COPY_BOUNDS)
     }),
@@ -226,6 +229,15 @@ const MESSAGE_BOUNDS: Bounds = &[
     ("request and reply: channel and slot", 400),
     ("request and reply: desk", 550),
     ("looking a handle up, without", 30),
+];
+
+const NOTIFY_BOUNDS: Bounds = &[
+    ("reading a semaphore", 40),
+    ("adding to a semaphore", 30),
+    ("a notification, from memory to its reader", 500),
+    ("adding to a counter", 5),
+    ("a trace point that is off", 4),
+    ("a trace point that is on", 40),
 ];
 
 const COPY_BOUNDS: Bounds = &[

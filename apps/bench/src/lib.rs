@@ -7,6 +7,7 @@
 //! | benchmark | rows |
 //! |---|---|
 //! | `copy` | what copies and fills cost |
+//! | `notify` | semaphores, notifications, counters, trace points |
 //! | `hop` | what a message between two tasks costs, and what the memory service's messages cost |
 //! | `memory` | the memory service empty, with many live chunks, with holes in the way |
 //! | `state` | what clients, their ends and resets cost, and what others feel of it |
@@ -19,6 +20,7 @@ extern crate alloc;
 mod copy;
 mod hop;
 mod memory;
+mod notify;
 mod row;
 mod state;
 
@@ -57,10 +59,12 @@ pub async fn main<P: Platform>(machine: P) -> u8 {
         Some("hop") => hop(&machine).await,
         Some("memory") => memory::measure_all(&machine).await,
         Some("state") => state::measure(&machine).await,
+        Some("notify") => notify::measure(&machine).await,
         other => {
             let name = other.unwrap_or_default();
             machine.console_write(
-                format!("no benchmark is called {name:?}: copy, hop, memory, state\n").as_bytes(),
+                format!("no benchmark is called {name:?}: copy, hop, memory, notify, state\n")
+                    .as_bytes(),
             );
             return USAGE;
         }
@@ -84,6 +88,8 @@ enum Error {
     Memory(MemoryError),
     Api(axon::Error),
     NoDevice,
+    /// Something came out otherwise than it went in.
+    Wrong(&'static str),
 }
 
 impl From<axon::Error> for Error {
@@ -110,6 +116,7 @@ impl fmt::Display for Error {
             Error::Spawn(error) => error.fmt(f),
             Error::Memory(error) => error.fmt(f),
             Error::Api(error) => error.fmt(f),
+            Error::Wrong(what) => write!(f, "a {what} is not what was written"),
             Error::NoDevice => f.write_str("no device came up"),
         }
     }
@@ -155,6 +162,15 @@ mod tests {
     #[test]
     fn memory_runs_to_its_end() {
         assert_eq!(run(&["memory"]), 0);
+    }
+
+    #[test]
+    fn notify_runs_to_its_end() {
+        let machine = Machine::builder().device("trn1").argument("notify").build().unwrap();
+        assert_eq!(machine.run(main(machine.clone())).unwrap(), 0, "{}", machine.output());
+        let output = machine.output();
+        assert!(output.contains("from memory to its reader"), "{output}");
+        machine.shut_down();
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl WakerList {
 
     /// Wakes and forgets every task.
     pub(crate) fn wake_all(&mut self) {
-        for waker in self.0.drain(..) {
+        while let Some(waker) = self.0.pop() {
             waker.wake();
         }
     }

@@ -35,10 +35,11 @@ pub fn now() -> Instant {
     at(time_stamp())
 }
 
-/// Time since the entry point at a value of the time-stamp counter.
+/// Time since the entry point at a value of the time-stamp counter; begins anew after 584 years.
 #[inline]
 pub fn at(time_stamp: u64) -> Instant {
-    Instant::from_nanos(nanos(time_stamp.wrapping_sub(ORIGIN.load(Relaxed))))
+    let ticks = time_stamp.wrapping_sub(ORIGIN.load(Relaxed));
+    Instant::from_nanos(product(ticks, NANOS_PER_TICK.load(Relaxed)) as u64)
 }
 
 /// Length of a span of the time-stamp counter, in nanoseconds.
@@ -79,8 +80,12 @@ fn factors(hertz: u64) -> (u64, u64) {
 
 #[inline]
 fn scale(value: u64, factor: u64) -> u64 {
-    let product = (u128::from(value) * u128::from(factor)) >> FRACTION;
-    if product >> 64 != 0 { u64::MAX } else { product as u64 }
+    u64::try_from(product(value, factor)).unwrap_or(u64::MAX)
+}
+
+#[inline]
+fn product(value: u64, factor: u64) -> u128 {
+    (u128::from(value) * u128::from(factor)) >> FRACTION
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use axon::Error;
 use axon::ports::CoreMap;
 use axon_platform::Errno;
 use embassy_futures::join::join;
@@ -181,5 +182,36 @@ fn a_core_in_reset_is_not_touched_and_waits_end() {
         };
         let (ended, ()) = join(event.wait(), reset).await;
         assert_eq!(ended.err().unwrap().errno(), Errno::ECANCELED);
+    });
+}
+
+#[test]
+fn all_ones_is_a_value_or_the_end_of_the_device() {
+    trn1().run(|bench| async move {
+        let _claim = bench.client.claim(2, 0..=1).await.unwrap();
+        let core = bench.client.core(0).unwrap();
+        let (semaphore, event) = (core.semaphore(1).unwrap(), core.event(1).unwrap());
+        semaphore.set(-7).unwrap();
+        let fall = async {
+            bench.pause(Duration::from_millis(1)).await;
+            semaphore.add(6).unwrap();
+        };
+        let (seen, ()) = join(semaphore.reached(-1), fall).await;
+        assert_eq!((seen, semaphore.get()), (Ok(-1), Ok(-1)));
+        let gone = async {
+            bench.pause(Duration::from_millis(1)).await;
+            bench.control("fault all-ones");
+        };
+        let (told, ()) = join(event.wait(), gone).await;
+        assert!(matches!(told, Err(Error::DeviceGone)), "{told:?}");
+        assert!(matches!(semaphore.get(), Err(Error::DeviceGone)));
+        bench.control("fault clear");
+    });
+    // Nobody waits: the first who reads finds out.
+    trn1().run(|bench| async move {
+        let event = bench.client.core(0).unwrap().event(1).unwrap();
+        bench.control("fault all-ones");
+        assert!(matches!(event.get(), Err(Error::DeviceGone)));
+        bench.control("fault clear");
     });
 }

@@ -12,6 +12,7 @@ use axon_ports::CoreId;
 
 use crate::hal::SemaphoreView;
 use crate::notify::{Until, admit};
+use crate::registers::misc_ram;
 use crate::shared::Shared;
 use crate::state::CoreState;
 use crate::{Error, NeuronDevice};
@@ -82,9 +83,8 @@ impl<P: Platform> NeuronDevice<P> {
     /// [`Error::Again`] (EAGAIN) while device or core are in reset, [`Error::CoreDown`],
     /// [`Error::DeviceFailed`], [`Error::DeviceGone`], [`Error::Removed`]; so for every access.
     #[inline]
-    pub fn semaphore_get(&self, semaphore: Semaphore) -> Result<i32, Error> {
-        let shared = self.gate(semaphore.core)?;
-        Ok(shared.registers.read32(semaphore.read) as i32)
+    pub fn semaphore_get(&self, semaphore: &Semaphore) -> Result<i32, Error> {
+        Ok(self.read(semaphore.core, semaphore.read)? as i32)
     }
 
     /// Sets a semaphore, behind all stores to host memory that precede the call.
@@ -92,7 +92,7 @@ impl<P: Platform> NeuronDevice<P> {
     /// # Errors
     /// As [`NeuronDevice::semaphore_get`].
     #[inline]
-    pub fn semaphore_set(&self, semaphore: Semaphore, value: i32) -> Result<(), Error> {
+    pub fn semaphore_set(&self, semaphore: &Semaphore, value: i32) -> Result<(), Error> {
         self.post(semaphore.core, semaphore.set, value as u32)
     }
 
@@ -101,7 +101,7 @@ impl<P: Platform> NeuronDevice<P> {
     /// # Errors
     /// As [`NeuronDevice::semaphore_get`].
     #[inline]
-    pub fn semaphore_add(&self, semaphore: Semaphore, amount: u32) -> Result<(), Error> {
+    pub fn semaphore_add(&self, semaphore: &Semaphore, amount: u32) -> Result<(), Error> {
         self.post(semaphore.core, semaphore.add, amount)
     }
 
@@ -110,7 +110,7 @@ impl<P: Platform> NeuronDevice<P> {
     /// # Errors
     /// As [`NeuronDevice::semaphore_get`].
     #[inline]
-    pub fn semaphore_subtract(&self, semaphore: Semaphore, amount: u32) -> Result<(), Error> {
+    pub fn semaphore_subtract(&self, semaphore: &Semaphore, amount: u32) -> Result<(), Error> {
         self.post(semaphore.core, semaphore.subtract, amount)
     }
 
@@ -119,9 +119,8 @@ impl<P: Platform> NeuronDevice<P> {
     /// # Errors
     /// As [`NeuronDevice::semaphore_get`].
     #[inline]
-    pub fn event_get(&self, event: Event) -> Result<u32, Error> {
-        let shared = self.gate(event.core)?;
-        Ok(shared.registers.read32(event.register))
+    pub fn event_get(&self, event: &Event) -> Result<u32, Error> {
+        self.read(event.core, event.register)
     }
 
     /// Writes the register of an event, as [`NeuronDevice::semaphore_set`]. The value goes out as
@@ -130,7 +129,7 @@ impl<P: Platform> NeuronDevice<P> {
     /// # Errors
     /// As [`NeuronDevice::semaphore_get`].
     #[inline]
-    pub fn event_set(&self, event: Event, value: u32) -> Result<(), Error> {
+    pub fn event_set(&self, event: &Event, value: u32) -> Result<(), Error> {
         self.post(event.core, event.register, value)
     }
 
@@ -140,7 +139,7 @@ impl<P: Platform> NeuronDevice<P> {
     /// # Errors
     /// [`Error::Cancelled`] by a reset of the core, and as [`NeuronDevice::semaphore_get`] but for
     /// [`Error::Again`].
-    pub async fn semaphore_reached(&self, semaphore: Semaphore, value: i32) -> Result<i32, Error> {
+    pub async fn semaphore_reached(&self, semaphore: &Semaphore, value: i32) -> Result<i32, Error> {
         let until = Until::AtLeast(value);
         let seen = watch(self.shared(), semaphore.core, semaphore.read, until).await?;
         Ok(seen as i32)
@@ -150,7 +149,7 @@ impl<P: Platform> NeuronDevice<P> {
     ///
     /// # Errors
     /// As [`NeuronDevice::semaphore_reached`].
-    pub async fn event_reached(&self, event: Event) -> Result<(), Error> {
+    pub async fn event_reached(&self, event: &Event) -> Result<(), Error> {
         watch(self.shared(), event.core, event.register, Until::Set).await.map(drop)
     }
 
@@ -158,6 +157,13 @@ impl<P: Platform> NeuronDevice<P> {
     fn gate(&self, core: CoreId) -> Result<&Shared<P>, Error> {
         let shared = self.shared();
         if shared.states.is_open(core) { Ok(shared) } else { Err(shared.closed(core)) }
+    }
+
+    #[inline]
+    fn read(&self, core: CoreId, register: u64) -> Result<u32, Error> {
+        let shared = self.gate(core)?;
+        let value = shared.registers.read32(register);
+        if value == misc_ram::ALL_ONES { shared.confirm(value) } else { Ok(value) }
     }
 
     #[inline]
@@ -170,6 +176,13 @@ impl<P: Platform> NeuronDevice<P> {
 }
 
 impl<P: Platform> Shared<P> {
+    /// A semaphore may be −1; so does every register of a device that is gone read.
+    #[cold]
+    fn confirm(&self, value: u32) -> Result<u32, Error> {
+        self.misc_ram(misc_ram::DEVICE_ID)?;
+        Ok(value)
+    }
+
     /// Why a call that cannot wait is refused on `core` (05 §6).
     #[cold]
     fn closed(&self, core: CoreId) -> Error {
@@ -207,7 +220,7 @@ async fn watch<P: Platform>(
 ) -> Result<u32, Error> {
     admit(shared, core).await?;
     let value = shared.registers.read32(register);
-    if until.holds(value) {
+    if until.holds(value) && (value != misc_ram::ALL_ONES || shared.confirm(value).is_ok()) {
         return Ok(value);
     }
     let mut watching = Watching { shared, id: None };

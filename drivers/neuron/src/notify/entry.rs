@@ -5,7 +5,7 @@ use axon_ports::{Chunk, ClientId, Pin};
 
 use super::block::Block;
 use super::cursor::Cursor;
-use super::record::{Notification, Reader};
+use super::record::{Notification, RECORD_BYTES, Reader};
 use super::{QueueCounters, QueueSpec, WhenFull};
 use crate::Error;
 use crate::hal::HardwareQueue;
@@ -100,6 +100,8 @@ pub(super) enum Step {
     Record(Notification),
     /// Nothing that is new.
     Nothing,
+    /// Much that is no notification; more may be behind it.
+    Garbage,
     /// Behind what was read so far, records were lost.
     Lost,
 }
@@ -120,6 +122,8 @@ pub(super) struct Entry {
     pub handles: u32,
     pub ring: Option<Ring>,
     pub cursor: Cursor,
+    /// Records after which the hardware is told.
+    pub told_after: u32,
     pub reader: Reader,
     /// Place of the ring behind which records were lost.
     pub gap: Option<u32>,
@@ -139,6 +143,11 @@ pub(super) struct Idle {
     pub ahead_since: Option<Instant>,
     /// Since when the next record is passed over.
     pub passed_since: Option<Instant>,
+}
+
+/// Records after which the hardware is told of a ring of `size` bytes.
+pub(super) fn told_after(size: u32) -> u32 {
+    TOLD_RECORDS.min(size / RECORD_BYTES / TOLD_SHARE)
 }
 
 impl Entry {
@@ -162,45 +171,45 @@ impl Entry {
         Queue::new(self.hardware.block, self.hardware.position)
     }
 
-    /// Reads on. `block` is `Some` where the driver manages queues.
-    #[inline]
-    pub(super) fn step<W: MmioWindow>(
-        &mut self,
-        window: &W,
-        mut block: Option<&mut Block>,
-    ) -> Step {
+    /// Takes the next record where it is a notification. Whether the hardware has to be told is
+    /// [`Self::is_tell_due`]'s answer, afterwards.
+    #[inline(always)]
+    pub(super) fn step_once(&mut self) -> Option<Notification> {
+        let place = self.cursor.next();
+        let words = self.ring.as_ref().and_then(Ring::words)?;
+        let first = words.load(place * 4);
+        if !self.cursor.is_new(first) || self.gap == Some(place) {
+            return None;
+        }
+        let rest = [1, 2, 3].map(|word| words.load(place * 4 + word));
+        let notification = self.reader.read([first, rest[0], rest[1], rest[2]])?;
+        self.cursor.advance();
+        self.counters.consumed += 1;
+        Some(notification)
+    }
+
+    /// As [`Self::step_once`], saying why there is none; leaves out what is no notification.
+    pub(super) fn step(&mut self) -> Step {
         for _ in 0..SKIPPED_AT_ONCE {
-            let place = self.cursor.next();
-            if self.gap == Some(place) {
+            if let Some(notification) = self.step_once() {
+                return Step::Record(notification);
+            }
+            if self.gap == Some(self.cursor.next()) {
                 return Step::Lost;
             }
-            let Some(words) = self.ring.as_ref().and_then(Ring::words) else {
-                return Step::Nothing;
-            };
-            let first = words.load(place * 4);
-            if !self.cursor.is_new(first) {
-                if self.cursor.taken() != 0 {
-                    self.tell(window, block.as_deref_mut());
-                }
+            if !self.has_news() {
                 return Step::Nothing;
             }
-            let record = [0, 1, 2, 3].map(|word| match word {
-                0 => first,
-                word => words.load(place * 4 + word),
-            });
-            self.cursor.advance();
-            if self.cursor.taken() >= TOLD_RECORDS.min(self.cursor.capacity() / TOLD_SHARE) {
-                self.tell(window, block.as_deref_mut());
-            }
-            match self.reader.read(record) {
-                Some(notification) => {
-                    self.counters.consumed += 1;
-                    return Step::Record(notification);
-                }
-                None => self.counters.garbage += 1,
-            }
+            self.skip();
         }
-        Step::Nothing
+        Step::Garbage
+    }
+
+    /// Whether so much was read that the hardware has to be told, `at_end` where nothing is left.
+    #[inline(always)]
+    pub(super) fn is_tell_due(&self, at_end: bool) -> bool {
+        let taken = self.cursor.taken();
+        taken >= self.told_after || at_end && taken != 0
     }
 
     /// Whether the next call of [`Self::step`] gives something.

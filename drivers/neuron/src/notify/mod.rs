@@ -17,6 +17,7 @@
 //! |---|---|
 //! | `spec`, `record`, `cursor` | what is asked for; what a record says; the phase walk |
 //! | `block` | registers, in order |
+//! | `slots` | queues on which somebody waits |
 //! | `entry`, `registry` | one queue; all of them by hardware queue |
 //! | `create` | the way to an armed queue, and to another ring |
 //! | `queue`, `fetch` | the owner's handle; rings in device memory |
@@ -31,6 +32,7 @@ mod fetch;
 mod queue;
 mod record;
 mod registry;
+mod slots;
 mod spec;
 mod sweep;
 mod teardown;

@@ -10,10 +10,10 @@ use axon_platform::{DmaBuf, Platform, WordRing};
 use axon_ports::CoreId;
 
 use super::cursor::Cursor;
-use super::entry::{Ring, Status};
+use super::entry::{Entry, Ring, Status};
 use super::fetch::Staging;
 use super::record::{Notification, Reader};
-use super::registry::{QueueName, Take};
+use super::registry::{QueueName, Registry, Take};
 use super::{QueueInfo, teardown};
 use crate::dma::Dma;
 use crate::shared::Shared;
@@ -78,8 +78,20 @@ impl<P: Platform> NotificationQueue<P> {
             return Ok(self.next_fetched());
         }
         let shared = &self.shared;
-        let (take, call) =
-            shared.notifications.with(|registry| registry.take(&shared.registers, self.name, None));
+        let record =
+            |registry: &mut Registry| registry.take_record(&shared.registers, self.name, None);
+        match shared.notifications.with(record) {
+            Some(notification) => Ok(Some(notification)),
+            None => self.try_otherwise(),
+        }
+    }
+
+    /// No record is there to be taken at once.
+    fn try_otherwise(&mut self) -> Result<Option<Notification>, Error> {
+        let shared = &self.shared;
+        let take =
+            |registry: &mut Registry| registry.take(&shared.registers, self.name, None, None);
+        let (take, call) = shared.notifications.with(take);
         if call {
             shared.notifications.call();
         }
@@ -87,7 +99,7 @@ impl<P: Platform> NotificationQueue<P> {
             Take::Record(notification) => Ok(Some(notification)),
             Take::Nothing => shared.check_alive().map(|()| None),
             Take::Lost(error) => Err(error),
-            Take::Ended => Err(self.over()),
+            Take::Ended | Take::Changed { .. } => Err(self.over()),
         }
     }
 
@@ -197,8 +209,7 @@ impl<P: Platform> NotificationQueue<P> {
         let staging = self.staging.as_mut()?;
         while let Some(words) = staging.words_of(0) {
             staging.advance(1);
-            let read =
-                |registry: &mut super::registry::Registry| registry.read_fetched(self.name, words);
+            let read = |registry: &mut Registry| registry.read_fetched(self.name, words);
             if let Some(notification) = self.shared.notifications.with(read) {
                 return Some(notification);
             }
@@ -231,18 +242,38 @@ impl<P: Platform> NotificationQueue<P> {
         }
     }
 
-    /// One step of the stream; `waited` says that the caller was parked before.
+    /// One step of the stream; `round` is the queue's when the caller was parked.
+    #[inline(always)]
     fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
-        waited: bool,
+        round: Option<u32>,
     ) -> Poll<Option<Result<Notification, Error>>> {
-        if self.staging.is_none() {
+        if self.staging.is_some() {
+            return self.poll_next_fetched(cx, round);
+        }
+        let shared = &self.shared;
+        let record =
+            |registry: &mut Registry| registry.take_record(&shared.registers, self.name, round);
+        match shared.notifications.with(record) {
+            Some(notification) => Poll::Ready(Some(Ok(notification))),
+            None => self.poll_otherwise(cx, round),
+        }
+    }
+
+    /// No record is there to be taken at once.
+    fn poll_otherwise(
+        &mut self,
+        cx: &mut Context<'_>,
+        round: Option<u32>,
+    ) -> Poll<Option<Result<Notification, Error>>> {
+        {
+            let waited = round.is_some();
             let shared = &self.shared;
-            let (take, call) = shared
-                .notifications
-                .with(|registry| registry.take(&shared.registers, self.name, Some(cx.waker())));
-            return match take {
+            let (take, call) = shared.notifications.with(|registry| {
+                registry.take(&shared.registers, self.name, round, Some(cx.waker()))
+            });
+            match take {
                 Take::Record(notification) => Poll::Ready(Some(Ok(notification))),
                 Take::Nothing => {
                     if call {
@@ -257,8 +288,24 @@ impl<P: Platform> NotificationQueue<P> {
                     shared.notifications.call();
                     Poll::Ready(Some(Err(error)))
                 }
+                Take::Changed { goes_on } => Poll::Ready(self.tell_change(goes_on)),
                 Take::Ended => Poll::Ready(self.tell_end(waited)),
-            };
+            }
+        }
+    }
+
+    /// The same for a ring in device memory.
+    fn poll_next_fetched(
+        &mut self,
+        cx: &mut Context<'_>,
+        round: Option<u32>,
+    ) -> Poll<Option<Result<Notification, Error>>> {
+        let waited = round.is_some();
+        if let Some(before) = round
+            && let Some((now, goes_on)) = self.round()
+            && now != before
+        {
+            return Poll::Ready(self.tell_change(goes_on));
         }
         loop {
             if let Some(notification) = self.next_fetched() {
@@ -275,6 +322,22 @@ impl<P: Platform> NotificationQueue<P> {
         }
     }
 
+    /// Round of the queue, and whether it goes on; `None` where it is no more.
+    fn round(&self) -> Option<(u32, bool)> {
+        let round = |entry: &mut Entry| (entry.round, entry.is_kept());
+        self.shared.notifications.with(|registry| registry.entry(self.name).map(round))
+    }
+
+    /// Another ring takes the place of the one that was waited for, or the queue ends.
+    #[cold]
+    fn tell_change(&mut self, goes_on: bool) -> Option<Result<Notification, Error>> {
+        match goes_on {
+            true => Some(Err(self.interrupted())),
+            false => self.tell_end(true),
+        }
+    }
+
+    #[cold]
     fn tell_end(&mut self, waited: bool) -> Option<Result<Notification, Error>> {
         let error = match waited && self.told == Told::Nothing {
             true => self.interrupted(),
@@ -323,32 +386,14 @@ pub struct Next<'a, P: Platform> {
 impl<P: Platform> Future for Next<'_, P> {
     type Output = Option<Result<Notification, Error>>;
 
-    #[inline]
+    #[inline(always)]
     fn poll(mut self: FuturePin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let name = self.queue.name;
-        let round = |queue: &NotificationQueue<P>| {
-            queue
-                .shared
-                .notifications
-                .with(|registry| registry.entry(name).map(|entry| (entry.round, entry.is_kept())))
-        };
-        if let Some(before) = self.round
-            && let Some((now, goes_on)) = round(self.queue)
-            && now != before
-        {
-            // Another ring takes the place of the one that was waited for, or the queue ends.
-            self.round = None;
-            return Poll::Ready(match goes_on {
-                true => Some(Err(self.queue.interrupted())),
-                false => self.queue.tell_end(true),
-            });
-        }
-        let waited = self.round.is_some();
-        let polled = self.queue.poll_next(cx, waited);
+        let round = self.round;
+        let polled = self.queue.poll_next(cx, round);
         if polled.is_ready() {
             self.round = None;
-        } else if !waited {
-            self.round = round(self.queue).map(|(round, _)| round);
+        } else if round.is_none() {
+            self.round = self.queue.round().map(|(round, _)| round);
         }
         polled
     }

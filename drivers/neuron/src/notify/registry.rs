@@ -10,18 +10,19 @@ use axon_ports::{ClientId, CoreMap};
 
 use super::block::{Block, BlockName};
 use super::cursor::Cursor;
-use super::entry::{Entry, Idle, Ring, Status, Step};
+use super::entry::{Entry, Idle, Ring, Status, Step, told_after};
 use super::record::{Notification, Reader};
+use super::slots::SlotSet;
 use super::watch::Watches;
 use super::{NotificationCounters, QueueCounters, QueueInfo, QueueKind, QueueReading, QueueSpec};
 use crate::Error;
 use crate::hal::{Hal, HardwareQueue};
 use crate::registers::notific::Queue;
-use crate::shared::bits;
 use crate::wake::WakerList;
 
 /// Queues that a device remembers at once, quarantined ones included.
-const QUEUES: usize = 512;
+const QUEUES: usize = 64 * WORDS;
+const WORDS: usize = 8;
 
 /// Names one queue; a number that is used again is another queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,6 +59,10 @@ pub(super) enum Take {
     Record(Notification),
     Nothing,
     Lost(Error),
+    /// The ring that was waited for is no more; the queue goes on with another one, or ends.
+    Changed {
+        goes_on: bool,
+    },
     /// The queue is no more.
     Ended,
 }
@@ -67,7 +72,9 @@ pub(super) struct Registry {
     pub entries: Vec<Entry>,
     pub blocks: Vec<Block>,
     /// Queues on which somebody waits, or that have to be looked after.
-    pub waiting: [u64; QUEUES / 64],
+    pub waiting: SlotSet<WORDS>,
+    /// A queue may be between two states.
+    pub moving: bool,
     pub watches: Watches,
     /// Tasks that wait for a queue to be made or to end.
     pub changed: WakerList,
@@ -85,7 +92,8 @@ impl Registry {
         Registry {
             entries: Vec::new(),
             blocks: Vec::new(),
-            waiting: [0; QUEUES / 64],
+            waiting: SlotSet::new(),
+            moving: false,
             watches: Watches::new(),
             changed: WakerList::new(),
             managed,
@@ -172,6 +180,7 @@ impl Registry {
             handles: 0,
             ring: None,
             cursor: Cursor::new(wish.size),
+            told_after: told_after(wish.size),
             reader: wish.reader,
             gap: None,
             round: 0,
@@ -215,6 +224,7 @@ impl Registry {
         entry.size = wish.size;
         entry.reader = wish.reader;
         entry.cursor = Cursor::new(wish.size);
+        entry.told_after = told_after(wish.size);
         entry.gap = None;
         entry.idle = Idle::default();
         entry.ring = Some(ring);
@@ -269,28 +279,41 @@ impl Registry {
         last
     }
 
+    #[inline]
     pub(super) fn set_waiting(&mut self, slot: usize, waits: bool) {
-        if let Some(word) = self.waiting.get_mut(slot / 64) {
-            let bit = 1 << (slot % 64);
-            *word = if waits { *word | bit } else { *word & !bit };
-        }
+        self.waiting.set(slot, waits);
     }
 
-    /// Queues on which somebody waits.
-    pub(super) fn waiting_slots(waiting: [u64; QUEUES / 64]) -> impl Iterator<Item = usize> {
-        waiting
-            .into_iter()
-            .enumerate()
-            .flat_map(|(word, set)| bits(set).map(move |bit| word * 64 + bit))
+    /// The next notification of a ring in host memory, where one is there and nothing else is to be
+    /// said; [`Self::take`] finds out what is.
+    #[inline(always)]
+    pub(super) fn take_record<W: MmioWindow>(
+        &mut self,
+        window: &W,
+        name: QueueName,
+        round: Option<u32>,
+    ) -> Option<Notification> {
+        let slot = usize::from(name.slot);
+        let entry = self.entries.get_mut(slot).filter(|e| e.generation == name.generation)?;
+        if entry.status != Status::Armed || round.is_some_and(|round| round != entry.round) {
+            return None;
+        }
+        let notification = entry.step_once()?;
+        if entry.is_tell_due(false) {
+            self.tell(window, slot);
+        }
+        Some(notification)
     }
 
     /// Reads one notification of a ring in host memory. Where there is none, `waiter` is noted, and
-    /// the answer says whether the sweeping task has to know.
-    #[inline]
+    /// the answer says whether the sweeping task has to know. `round` is the queue's when its
+    /// reader was parked.
+    #[cold]
     pub(super) fn take<W: MmioWindow>(
         &mut self,
         window: &W,
         name: QueueName,
+        round: Option<u32>,
         waiter: Option<&core::task::Waker>,
     ) -> (Take, bool) {
         let slot = usize::from(name.slot);
@@ -298,25 +321,43 @@ impl Registry {
         else {
             return (Take::Ended, false);
         };
+        if round.is_some_and(|round| round != entry.round) {
+            return (Take::Changed { goes_on: entry.is_kept() }, false);
+        }
         if entry.status != Status::Armed {
             return self.take_unready(name, waiter);
         }
-        let block = if self.managed { self.blocks.get_mut(entry.block) } else { None };
-        match entry.step(window, block) {
+        let step = entry.step();
+        if entry.is_tell_due(matches!(step, Step::Nothing)) {
+            self.tell(window, slot);
+        }
+        match step {
             Step::Record(notification) => (Take::Record(notification), false),
-            Step::Nothing => {
-                let mut watch = entry.is_passed_over();
-                if let Some(waker) = waiter {
-                    entry.waiting.register(waker);
-                    watch = true;
-                }
-                if watch {
-                    self.set_waiting(slot, true);
-                }
-                (Take::Nothing, watch)
-            }
+            Step::Nothing | Step::Garbage => (Take::Nothing, self.note_waiter(slot, waiter)),
             Step::Lost => (Take::Lost(self.lost(name)), true),
         }
+    }
+
+    /// Nothing is there: notes who waits; answers whether the sweeping task has to know.
+    fn note_waiter(&mut self, slot: usize, waiter: Option<&core::task::Waker>) -> bool {
+        let Some(entry) = self.entries.get_mut(slot) else { return false };
+        let watch = waiter.is_some() || entry.is_passed_over();
+        if let Some(waker) = waiter {
+            entry.waiting.register(waker);
+        }
+        if watch {
+            self.set_waiting(slot, true);
+        }
+        watch
+    }
+
+    /// Tells the hardware how far a ring was read, where the driver manages queues.
+    #[inline(never)]
+    fn tell<W: MmioWindow>(&mut self, window: &W, slot: usize) {
+        let Registry { entries, blocks, managed, .. } = self;
+        let Some(entry) = entries.get_mut(slot) else { return };
+        let block = if *managed { blocks.get_mut(entry.block) } else { None };
+        entry.tell(window, block);
     }
 
     /// A queue that starts anew makes its reader wait; one that ends tells it.
@@ -345,7 +386,9 @@ impl Registry {
         entry.counters.overflows += 1;
         entry.gap = None;
         entry.status = Status::Suspended { since: Instant::FAR_FUTURE };
-        Error::NotificationsLost { producer: entry.spec.producer, index: entry.spec.index }
+        let (producer, index) = (entry.spec.producer, entry.spec.index);
+        self.moving = true;
+        Error::NotificationsLost { producer, index }
     }
 
     /// Head, tail and phase of a queue (NQ-D17). The tail is the hardware's word.

@@ -7,7 +7,7 @@
 
 use alloc::sync::Arc;
 use core::cell::RefCell;
-use core::future::poll_fn;
+use core::future::{Future, poll_fn};
 use core::pin::pin;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Poll, Waker};
@@ -27,7 +27,6 @@ use super::watch::Until;
 use crate::Error;
 use crate::registers::misc_ram;
 use crate::shared::Shared;
-use crate::wake::yield_now;
 
 /// Shortest and longest rest while somebody waits.
 const REST: (Duration, Duration) = (Duration::from_micros(10), Duration::from_millis(1));
@@ -124,11 +123,9 @@ impl Notifications {
     }
 }
 
-/// What one turn came to.
+/// What is to be done after a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Turn {
-    /// Somebody was woken.
-    Progress,
     /// A queue is between two states.
     Unfinished,
     /// Somebody waits.
@@ -137,102 +134,121 @@ enum Turn {
     Idle,
 }
 
-/// What was found on the queues.
+/// What a turn has seen.
 #[derive(Clone, Copy, Default)]
 struct Found {
-    woken: u32,
-    waiting: u32,
+    /// Somebody was woken.
+    woken: bool,
+    /// Somebody waits.
+    waiting: bool,
+    /// A queue is between two states.
+    unfinished: bool,
+    /// A register reads all-ones.
     all_ones: bool,
 }
 
 /// Runs until the device is stopped.
 pub(crate) async fn run<P: Platform>(shared: Arc<Shared<P>>) {
+    let notifications = &shared.notifications;
     let mut rest = REST.0;
-    while !shared.is_stopped() {
-        if shared.notifications.called.swap(false, Ordering::AcqRel) {
+    let mut timer = pin!(None);
+    poll_fn(|cx| {
+        if shared.is_stopped() {
+            return Poll::Ready(());
+        }
+        // Somebody called, or the rest is over.
+        if notifications.called.swap(false, Ordering::AcqRel) {
+            rest = REST.0;
+        } else if let Some(timer) = timer.as_mut().as_pin_mut()
+            && Future::poll(timer, cx).is_pending()
+        {
+            notifications.task.register(cx.waker());
+            return Poll::Pending;
+        }
+        // Whoever is woken runs before the next turn, and calls if it waits again.
+        let (turn, woke) = turn(&shared);
+        if woke {
             rest = REST.0;
         }
-        let pause = match turn(&shared) {
-            Turn::Progress => {
-                rest = REST.0;
-                yield_now().await;
-                continue;
-            }
+        let pause = match turn {
             Turn::Unfinished => Some(DRAIN_LOOK),
             Turn::Waiting => {
-                let now = rest;
-                rest = (rest * 2).min(REST.1);
-                Some(now)
+                let longer = (rest * 2).min(REST.1);
+                Some(core::mem::replace(&mut rest, longer))
             }
             Turn::Idle => None,
         };
-        sleep(&shared, pause.map(|pause| shared.platform.now() + pause)).await;
-    }
-    shared.notifications.end_waits(Error::Removed);
-}
-
-/// One look at everything that somebody waits for.
-fn turn<P: Platform>(shared: &Shared<P>) -> Turn {
-    let now = shared.platform.now();
-    let barrier = || shared.platform.write_barrier();
-    let (found, moved, unheard) = shared.notifications.with(|registry| {
-        let window = &shared.registers;
-        if core::mem::take(&mut registry.released) {
-            registry.halt(window, now, false, |entry| entry.handles == 0 && entry.is_live());
-        }
-        let mut moved = Moved::default();
-        if registry.is_moving() {
-            moved = registry.move_on(window, now, barrier);
-        }
-        let mut found = registry.sweep(window, now);
-        if registry.watches.are_open() {
-            found.woken += registry.watches.sweep(window);
-        }
-        (found, moved, registry.watches.are_open())
-    });
-    if found.all_ones || moved.all_ones {
-        // Tells everybody where the device is gone.
-        let _ = shared.misc_ram(misc_ram::DEVICE_ID);
-    }
-    match () {
-        () if found.woken != 0 => Turn::Progress,
-        () if moved.unfinished => Turn::Unfinished,
-        () if found.waiting != 0 || unheard => Turn::Waiting,
-        () => Turn::Idle,
-    }
-}
-
-/// Rests until `until`, a call, or the end of the device.
-async fn sleep<P: Platform>(shared: &Shared<P>, until: Option<Instant>) {
-    let mut timer = pin!(until.map(|until| shared.platform.sleep_until(until)));
-    poll_fn(|cx| {
-        let notifications = &shared.notifications;
+        timer.set(pause.map(|pause| shared.platform.sleep_until(shared.platform.now() + pause)));
         notifications.task.register(cx.waker());
-        if notifications.called.load(Ordering::Acquire) || shared.is_stopped() {
-            return Poll::Ready(());
+        let over = timer.as_mut().as_pin_mut().is_some_and(|timer| timer.poll(cx).is_ready());
+        if over || notifications.called.load(Ordering::Acquire) || shared.is_stopped() {
+            // Others first.
+            cx.waker().wake_by_ref();
         }
-        match timer.as_mut().as_pin_mut() {
-            Some(timer) => timer.poll(cx),
-            None => Poll::Pending,
-        }
+        Poll::Pending
     })
     .await;
+    notifications.end_waits(Error::Removed);
+}
+
+/// One look at everything that somebody waits for; answers also whether somebody was woken.
+#[inline(always)]
+fn turn<P: Platform>(shared: &Shared<P>) -> (Turn, bool) {
+    let mut found = shared.notifications.with(|registry| registry.turn(shared));
+    if found.all_ones {
+        found.woken |= look_into(shared);
+    }
+    let turn = match () {
+        () if found.unfinished => Turn::Unfinished,
+        () if found.waiting => Turn::Waiting,
+        () => Turn::Idle,
+    };
+    (turn, found.woken)
+}
+
+/// All-ones was read: tells everybody where the device is gone, else takes it for a value.
+#[cold]
+fn look_into<P: Platform>(shared: &Shared<P>) -> bool {
+    let swept = |registry: &mut Registry| registry.watches.sweep(&shared.registers, true);
+    shared.misc_ram(misc_ram::DEVICE_ID).is_ok() && shared.notifications.with(swept).over != 0
 }
 
 impl Registry {
-    /// Whether a queue is between two states.
-    fn is_moving(&self) -> bool {
-        let moving = |entry: &Entry| {
-            matches!(entry.status, Status::Halting { .. } | Status::Suspended { .. })
-        };
-        self.entries.iter().any(moving)
+    #[inline(always)]
+    fn turn<P: Platform>(&mut self, shared: &Shared<P>) -> Found {
+        let mut found = Found::default();
+        if self.released || self.moving {
+            self.tidy(shared, &mut found);
+        }
+        self.sweep(shared, &mut found);
+        if self.watches.are_open() {
+            let swept = self.watches.sweep(&shared.registers, false);
+            found.woken |= swept.over != 0;
+            found.all_ones |= swept.all_ones;
+            found.waiting |= self.watches.are_open();
+        }
+        found
+    }
+
+    /// Queues that lost their last handle go off; those between two states move on.
+    #[cold]
+    fn tidy<P: Platform>(&mut self, shared: &Shared<P>, found: &mut Found) {
+        let (window, now) = (&shared.registers, shared.platform.now());
+        if core::mem::take(&mut self.released) {
+            self.halt(window, now, false, |entry| entry.handles == 0 && entry.is_live());
+        }
+        let moved = self.move_on(window, now, || shared.platform.write_barrier());
+        self.moving = moved.unfinished;
+        found.unfinished = moved.unfinished;
+        found.all_ones |= moved.all_ones;
     }
 
     /// Looks once at every queue on which somebody waits.
-    #[inline]
-    fn sweep<W: MmioWindow>(&mut self, window: &W, now: Instant) -> Found {
-        let mut found = Found::default();
-        for slot in Registry::waiting_slots(self.waiting) {
+    #[inline(always)]
+    fn sweep<P: Platform>(&mut self, shared: &Shared<P>, found: &mut Found) {
+        let mut from = 0;
+        while let Some(slot) = self.waiting.next(from) {
+            from = slot + 1;
             let managed = self.managed;
             let Some(entry) = self.entries.get_mut(slot) else { continue };
             if entry.status != Status::Armed {
@@ -241,19 +257,18 @@ impl Registry {
             }
             let in_host = entry.ring.as_ref().is_some_and(|ring| ring.words().is_some());
             let news = match in_host {
-                true => entry.has_news() || entry.look_after(window, now, managed, &mut found),
-                false => entry.is_ahead(window, &mut found),
+                true => entry.has_news() || entry.look_after(shared, managed, found),
+                false => entry.is_ahead(&shared.registers, found),
             };
             if news {
                 entry.idle = Idle::default();
                 entry.wake();
                 self.set_waiting(slot, false);
-                found.woken += 1;
+                found.woken = true;
             } else {
-                found.waiting += 1;
+                found.waiting = true;
             }
         }
-        found
     }
 }
 
@@ -276,13 +291,13 @@ impl Entry {
     /// Somebody waits in vain: records that were overtaken for good are left out, and a producer
     /// that is ahead for too long has lost its reader. Answers whether that gives something to
     /// read.
-    fn look_after<W: MmioWindow>(
+    fn look_after<P: Platform>(
         &mut self,
-        window: &W,
-        now: Instant,
+        shared: &Shared<P>,
         managed: bool,
         found: &mut Found,
     ) -> bool {
+        let now = shared.platform.now();
         if self.is_passed_over() {
             let since = *self.idle.passed_since.get_or_insert(now);
             if now.since(since) >= OVERTAKEN {
@@ -298,7 +313,7 @@ impl Entry {
             return false;
         }
         self.idle.next_look = Some(now + IDLE_LOOK);
-        let tail = window.read32(self.registers().tail());
+        let tail = shared.registers.read32(self.registers().tail());
         match self.cursor.behind(tail) {
             Some(0) => self.idle.ahead_since = None,
             Some(_) => {

@@ -13,6 +13,7 @@ use axon_ports::{ClientId, CoreMap};
 use super::cursor::Cursor;
 use super::entry::{Entry, Idle, Status};
 use super::registry::{QueueName, Registry};
+use super::slots::SlotSet;
 use crate::hal::Hal;
 use crate::registers::misc_ram;
 use crate::shared::Shared;
@@ -58,6 +59,7 @@ impl Registry {
                     block.halt(window, hardware.position);
                 }
                 self.disarmed(now, owner, &hardware);
+                self.moving = true;
                 self.set_waiting(slot, false);
                 any = true;
             }
@@ -209,6 +211,7 @@ impl Registry {
             block.halt(window, hardware.position);
         }
         self.disarmed(now, owner, &hardware);
+        self.moving = true;
         true
     }
 
@@ -269,7 +272,7 @@ impl Registry {
                 self.disarmed(now, owner, &hardware);
             }
         }
-        self.waiting = Default::default();
+        self.waiting = SlotSet::new();
         self.changed.wake_all();
     }
 }

@@ -7,6 +7,7 @@ use core::task::Waker;
 use axon_platform::MmioWindow;
 use axon_ports::{CoreId, CoreMap};
 
+use crate::registers::misc_ram;
 use crate::{CancelCause, Error};
 
 /// What a register is to become.
@@ -37,20 +38,32 @@ struct Watch {
     result: Option<Result<u32, Error>>,
 }
 
+/// What a sweep came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Swept {
+    /// Waits that are over.
+    pub over: u32,
+    /// A wait would be over if all-ones can be trusted.
+    pub all_ones: bool,
+}
+
 /// Everybody who waits for a register.
 pub(super) struct Watches {
     list: Vec<Watch>,
     last: u64,
+    /// Somebody may wait whose register has to be read.
+    open: bool,
 }
 
 impl Watches {
     pub(super) const fn new() -> Self {
-        Watches { list: Vec::new(), last: 0 }
+        Watches { list: Vec::new(), last: 0, open: false }
     }
 
     /// Whether somebody waits whose register has to be read.
-    pub(super) fn are_open(&self) -> bool {
-        self.list.iter().any(|watch| watch.result.is_none())
+    #[inline]
+    pub(super) const fn are_open(&self) -> bool {
+        self.open
     }
 
     /// Begins to wait; answers the number under which the result is collected.
@@ -65,6 +78,7 @@ impl Watches {
         self.last += 1;
         let id = self.last;
         let waker = waker.clone();
+        self.open = true;
         self.list.push(Watch { id, core, register, until, waker, result: None });
         Ok(id)
     }
@@ -87,18 +101,24 @@ impl Watches {
         self.list.retain(|watch| watch.id != id);
     }
 
-    /// Reads every register once; answers how many waits are over.
-    pub(super) fn sweep<W: MmioWindow>(&mut self, window: &W) -> u32 {
-        let mut over = 0;
+    /// Reads every register once. All-ones ends a wait only where `trusted`: a device that is gone
+    /// answers that everywhere.
+    pub(super) fn sweep<W: MmioWindow>(&mut self, window: &W, trusted: bool) -> Swept {
+        let mut swept = Swept::default();
+        self.open = false;
         for watch in self.list.iter_mut().filter(|watch| watch.result.is_none()) {
             let value = window.read32(watch.register);
-            if watch.until.holds(value) {
-                watch.result = Some(Ok(value));
-                watch.waker.wake_by_ref();
-                over += 1;
+            let doubtful = value == misc_ram::ALL_ONES && !trusted;
+            if !watch.until.holds(value) || doubtful {
+                swept.all_ones |= doubtful;
+                self.open = true;
+                continue;
             }
+            watch.result = Some(Ok(value));
+            watch.waker.wake_by_ref();
+            swept.over += 1;
         }
-        over
+        swept
     }
 
     /// A reset covers these cores.
@@ -136,15 +156,20 @@ mod tests {
         let at_least = watches.begin(core(0), 0x10, Until::AtLeast(-1), waker).unwrap();
         let set = watches.begin(core(0), 0x20, Until::Set, waker).unwrap();
         window.set(0x10, i32::MIN as u32);
-        assert_eq!((watches.sweep(&window), window.take_reads().len()), (0, 2));
+        assert_eq!((watches.sweep(&window, false).over, window.take_reads().len()), (0, 2));
         window.set(0x10, u32::MAX);
-        assert_eq!(watches.sweep(&window), 1);
+        // −1, unless the device is gone.
+        let doubted = watches.sweep(&window, false);
+        assert_eq!(doubted, Swept { over: 0, all_ones: true });
+        assert_eq!(watches.sweep(&window, true).over, 1);
         assert_eq!(watches.collect(set, waker), None);
         assert_eq!(watches.collect(at_least, waker), Some(Ok(u32::MAX)));
         window.take_reads();
-        watches.sweep(&window);
+        watches.sweep(&window, false);
         assert_eq!(window.take_reads(), [0x20]);
         watches.forget(set);
+        assert!(watches.are_open(), "until the next sweep");
+        watches.sweep(&window, false);
         assert!(!watches.are_open());
     }
 

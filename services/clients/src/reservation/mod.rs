@@ -182,7 +182,7 @@ impl Reservations {
     /// Whether `client` owns a core, now.
     #[inline]
     pub fn is_owned_by(&self, core: GlobalCore, client: ClientId) -> bool {
-        self.0.slots.get(core.index()).is_some_and(|slot| slot.is_owned_by(client))
+        self.0.slots[core.index() % GlobalCore::COUNT].is_owned_by(client)
     }
 
     /// Reserved cores of the host, now.

@@ -62,12 +62,13 @@ type Slot = [AtomicU64; 8];
 
 struct Ring {
     last: AtomicU64,
-    slots: Box<[Slot]>,
+    slots: Box<[Slot; CAPACITY]>,
 }
 
 /// The trace points of one device.
 pub struct Trace {
-    device: DeviceIndex,
+    /// Index of the device where a record has it.
+    device: u64,
     mask: AtomicU32,
     counts: [Counter; TraceKind::COUNT],
     rings: [OnceBox<Ring>; TASKS],
@@ -76,7 +77,7 @@ pub struct Trace {
 impl Trace {
     pub(super) fn new(device: DeviceIndex) -> Self {
         Trace {
-            device,
+            device: u64::from(device.number()) << 32,
             mask: AtomicU32::new(0),
             counts: [const { Counter::new() }; TraceKind::COUNT],
             rings: [const { OnceBox::new() }; TASKS],
@@ -134,7 +135,7 @@ impl Trace {
         let Some(ring) = self.rings.get(kind.task() as usize).and_then(OnceBox::get) else {
             return;
         };
-        ring.write(time, u64::from(kind as u8) | u64::from(self.device.number()) << 32, words);
+        ring.write(time, u64::from(kind as u8) | self.device, words);
         if let Some(count) = self.counts.get(kind.index()) {
             count.increment();
         }
@@ -144,6 +145,7 @@ impl Trace {
 impl Ring {
     fn new() -> Result<Box<Ring>, NoRoom> {
         let slots = slots(CAPACITY, || [const { AtomicU64::new(0) }; 8])?;
+        let slots = slots.try_into().map_err(|_| NoRoom)?;
         Ok(Box::new(Ring { last: AtomicU64::new(0), slots }))
     }
 
