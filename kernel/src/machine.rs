@@ -6,7 +6,10 @@ use core::cell::OnceCell;
 use core::future::Future;
 use core::time::Duration;
 
-use axon_platform::{BootStats, DmaBuf, DmaExhausted, Instant, Platform, SpawnError};
+use axon_platform::{
+    BootStats, DmaBuf, DmaExhausted, Instant, ModelControl, Platform, SpawnError, control,
+    is_emulated,
+};
 use critical_section::Mutex;
 use embassy_time::Timer;
 
@@ -124,6 +127,20 @@ impl Platform for Machine {
 
     fn arguments(&self) -> Vec<String> {
         self.state(|state| state.options.arguments.clone())
+    }
+
+    /// Functions say themselves that they are emulated; on hardware none does.
+    fn model(&self) -> Option<&dyn ModelControl> {
+        self.functions().iter().any(is_emulated).then_some(self as &dyn ModelControl)
+    }
+}
+
+impl ModelControl for Machine {
+    fn control(&self, function: usize, line: &str) -> Result<String, String> {
+        match self.functions().get(function) {
+            Some(function) => control(function, line),
+            None => Err(alloc::format!("there is no function {function}")),
+        }
     }
 }
 

@@ -10,6 +10,7 @@
 //! | [`Platform`] | clock, timers, host memory for DMA, PCI functions, task spawning, the console |
 //! | [`Clock`] | its time alone |
 //! | [`PciFunction`] | one PCI function: configuration space, BARs |
+//! | [`control()`] | the control line of an emulated one; hardware is refused |
 //! | [`MmioWindow`] | one mapped BAR |
 //! | [`DmaBuf`] | physically contiguous host memory that a device may read and write |
 //! | [`Instant`] | monotonic time |
@@ -23,6 +24,7 @@ extern crate alloc;
 
 mod addr;
 mod clock;
+mod control;
 mod dma;
 mod errno;
 mod machine;
@@ -32,6 +34,7 @@ mod time;
 
 pub use addr::{BusAddr, DeviceAddr};
 pub use clock::Clock;
+pub use control::{control, is_emulated};
 pub use dma::{Descriptor, DescriptorRing, DmaBuf, OutOfBounds, WordRing};
 pub use errno::Errno;
 pub use machine::{BootStats, DmaExhausted, ModelControl, Platform, SpawnError};

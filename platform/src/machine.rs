@@ -48,7 +48,8 @@ impl fmt::Display for SpawnError {
 
 impl core::error::Error for SpawnError {}
 
-/// Hands a fault or an event to the emulated function; only where the model runs in-process.
+/// Hands a fault or an event to an emulated function: in the same process, or on the other side of
+/// a bus (see [`control`](crate::control())).
 pub trait ModelControl: Send + Sync {
     /// Carries out one control line for the function at position `function` of
     /// [`Platform::functions`], for example `fault drop-marker=1 after=3` or `fault clear`.
@@ -161,7 +162,7 @@ pub trait Platform: Clone + Send + Sync + 'static {
     /// The words of the command line.
     fn arguments(&self) -> Vec<String>;
 
-    /// Control over the emulated functions; `None` where they are not in this process.
+    /// Control over the emulated functions; `None` where there are none.
     fn model(&self) -> Option<&dyn ModelControl> {
         None
     }

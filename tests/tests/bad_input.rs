@@ -7,8 +7,8 @@ use std::time::Duration;
 use axon::ports::reset::DeviceState;
 use axon::{Error, ProbeError};
 use axon_hosted::Machine;
-use axon_platform::Platform;
-use axon_tests::{machine, on};
+use axon_platform::{MmioWindow, ModelControl, PciFunction, Platform};
+use axon_tests::{PRODUCTS, machine, on};
 
 /// Why the only function of a machine was refused, and the virtual time that took.
 fn refusal(description: &str) -> (Error, Duration) {
@@ -86,4 +86,28 @@ fn run_bringup(machine: &Machine) -> u8 {
     let code = machine.run(main).expect("it ends");
     machine.shut_down();
     code.into()
+}
+
+/// What a guest in a VM does, with a hosted function: the model is reached through its own
+/// configuration space, and through nothing else.
+#[test]
+fn the_control_line_is_in_configuration_space() {
+    for product in PRODUCTS {
+        let machine = machine(product);
+        let function = machine.functions().remove(0);
+        assert!(axon_platform::is_emulated(&function));
+        let control = |line: &str| axon_platform::control(&function, line);
+        assert_eq!(control("fault slow=1ms").as_deref(), Ok("armed"));
+        assert_eq!(control("poke 0x40 7").as_deref(), Ok("MiscRAM 0x40 = 0x7"));
+        let refused = control("fault nonsense").unwrap_err();
+        assert!(refused.contains("nonsense") && refused.ends_with("fw-late"), "{refused}");
+        assert_eq!(machine.control(0, "fault nonsense").unwrap_err(), refused);
+        assert_eq!(control("fault all-ones").as_deref(), Ok("armed"));
+        function.config_write16(4, 2);
+        let window = function.map_bar(0, axon_platform::Caching::Uncached).unwrap();
+        assert_eq!(window.read32(0), u32::MAX);
+        assert!(!axon_platform::is_emulated(&function), "who is gone tells nothing");
+        assert!(control("fault clear").is_err());
+        machine.shut_down();
+    }
 }

@@ -39,6 +39,11 @@ fn st_e11_an_invalid_device_and_the_way_back() {
 }
 
 #[test]
+fn faults_are_armed_by_hand() {
+    check("faults");
+}
+
+#[test]
 fn a_function_that_is_pulled_ends_everything_with_an_error() {
     check("gone");
 }

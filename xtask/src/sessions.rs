@@ -1,13 +1,13 @@
 //! The console sessions of `tests/scripts`, played once more in a VM.
 //!
 //! A session is a file of commands with the answers they gave in a Linux process under them, each
-//! marked with `<`. Addresses of host memory and times differ on another machine, so here a session
+//! marked with `#>`. Addresses of host memory and times differ on another machine, so here a session
 //! passes where every command does what the script expects of it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use axon_qemu::Error;
+use axon_qemu::{Error, Product};
 
 use crate::workspace;
 
@@ -15,10 +15,13 @@ use crate::workspace;
 const MACHINE: &str = "# machine: ";
 
 /// Start of the lines that hold an answer.
-const ANSWER: &str = "< ";
+const ANSWER: &str = "#> ";
 
-/// Commands that only a model in the same process carries out.
-const IN_PROCESS: [&str; 2] = ["fault", "post"];
+/// Commands that trouble the model: the time they take counts, and in a VM time is the wall's.
+const TIMED: [&str; 2] = ["fault", "post"];
+
+/// Line of a session with such commands that bears any time.
+const ANY_TIME: &str = "# bears any time";
 
 /// One session that can be played in a VM.
 pub struct Session {
@@ -30,7 +33,7 @@ pub struct Session {
     pub script: String,
 }
 
-/// Every session that does not need the model in the same process, by name.
+/// Every session that does not need virtual time, by name.
 ///
 /// # Errors
 /// Where a file cannot be read.
@@ -46,11 +49,24 @@ pub fn all() -> Result<Vec<Session>, Error> {
     for file in files {
         let text = fs::read_to_string(&file).map_err(unreadable(&file))?;
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        if let (Some(options), Some(script)) = (machine(&text), commands(&text)) {
-            sessions.push(Session { name, options, script });
+        let Some(script) = commands(&text) else { continue };
+        for (suffix, text) in variants(&text) {
+            let Some(options) = machine(&text) else { continue };
+            let name = format!("{name}{suffix}");
+            sessions.push(Session { name, options, script: script.clone() });
         }
     }
     Ok(sessions)
+}
+
+/// A session that bears any time is played on every product, with an end to its name.
+fn variants(text: &str) -> Vec<(String, String)> {
+    if !text.lines().any(|line| line == ANY_TIME) {
+        return vec![(String::new(), text.to_string())];
+    }
+    let on =
+        |product: &Product| (format!(" on {product}"), text.replacen("trn1", product.name(), 1));
+    Product::ALL.iter().map(on).collect()
 }
 
 /// Options for the machine a session describes; `None` where a VM cannot be that machine.
@@ -67,13 +83,14 @@ fn machine(text: &str) -> Option<Vec<String>> {
     Some(options)
 }
 
-/// The commands of a session; `None` where one needs the model in the same process.
+/// The commands of a session; `None` where it needs virtual time.
 fn commands(text: &str) -> Option<String> {
     let lines = text.lines().filter(|line| !line.starts_with(ANSWER));
+    let any_time = text.lines().any(|line| line == ANY_TIME);
     let mut script = String::new();
     for line in lines {
-        if line.split_whitespace().any(|word| IN_PROCESS.contains(&word)) && !line.starts_with('#')
-        {
+        let timed = !line.starts_with('#') && line.split_whitespace().any(|w| TIMED.contains(&w));
+        if timed && !any_time {
             return None;
         }
         script.push_str(line);
@@ -93,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_session_becomes_options_and_commands() {
-        let text = "# machine: trn1,trn2 fault=slow@1\nopen 0\n< ok client=1\nexpect ok\n< ok\n";
+        let text = "# machine: trn1,trn2 fault=slow@1\nopen 0\n#> ok client=1\nexpect ok\n#> ok\n";
         assert_eq!(machine(text).unwrap(), ["--device", "trn1,trn2", "--fault", "slow@1"]);
         assert_eq!(
             commands(text).unwrap(),
@@ -107,10 +124,14 @@ mod tests {
         assert!(machine("open 0\n").is_none());
         assert!(commands("expect ok fault drop-marker\n").is_none());
         assert!(commands("# no fault here\n").is_some());
+        assert!(commands("# bears any time\nfault drop-marker\n").is_some());
     }
 
     #[test]
     fn the_sessions_of_the_repository_are_found() {
-        assert!(all().unwrap().iter().any(|session| session.name == "language"));
+        let names: Vec<String> = all().unwrap().into_iter().map(|session| session.name).collect();
+        for name in ["language", "faults on trn1", "faults on trn3"] {
+            assert!(names.iter().any(|found| found == name), "{name} in {names:?}");
+        }
     }
 }

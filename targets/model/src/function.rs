@@ -198,8 +198,13 @@ impl Function {
 
     /// Writes configuration space, any width and alignment.
     pub fn config_write(&mut self, offset: u16, from: &[u8]) {
-        if !self.gone {
-            self.pci.write(offset, from);
+        if self.gone {
+            return;
+        }
+        self.pci.write(offset, from);
+        if let Some(line) = self.pci.port.write(offset, from) {
+            let result = self.control(&line);
+            self.pci.port.finish(result);
         }
     }
 

@@ -15,6 +15,7 @@ mod names;
 mod notific;
 mod pci;
 mod pe_counters;
+mod port;
 pub mod report;
 mod reset;
 #[cfg(feature = "server")]

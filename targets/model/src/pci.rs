@@ -1,6 +1,8 @@
-//! Configuration space: a type-0 header with BAR sizing and no capability (specification 01 §14.1).
+//! Configuration space: a type-0 header with BAR sizing, no interrupt capability (specification 01
+//! §14.1), and the control port of this model.
 
 use crate::config::{ConfigError, FunctionConfig};
+use crate::port::{CAPABILITY, ControlPort};
 
 /// One base address register of the function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +19,9 @@ const VENDOR: u16 = 0x1d0f;
 const CLASS: u32 = 0x12_0000;
 const HEADER_BYTES: usize = 64;
 const COMMAND: usize = 0x04;
+const STATUS: usize = 0x06;
+const HAS_CAPABILITIES: u16 = 1 << 4;
+const FIRST_CAPABILITY: usize = 0x34;
 const CACHE_LINE: usize = 0x0c;
 const BARS: usize = 0x10;
 const SUBSYSTEM: usize = 0x2c;
@@ -34,11 +39,19 @@ pub(crate) struct ConfigSpace {
     bars: [Option<BarSpec>; 6],
     /// Which bits of each of the six registers keep what is written.
     writable: [u32; 6],
+    pub port: ControlPort,
 }
 
 impl ConfigSpace {
     pub fn new(config: &FunctionConfig) -> Result<Self, ConfigError> {
-        let mut space = ConfigSpace { header: [0; 64], bars: [None; 6], writable: [0; 6] };
+        let mut space = ConfigSpace {
+            header: [0; 64],
+            bars: [None; 6],
+            writable: [0; 6],
+            port: ControlPort::default(),
+        };
+        space.put16(STATUS, HAS_CAPABILITIES);
+        space.put16(FIRST_CAPABILITY, CAPABILITY);
         space.put16(0x00, VENDOR);
         space.put16(0x02, config.device_id);
         space.put32(0x08, CLASS << 8 | u32::from(config.revision));
@@ -78,10 +91,14 @@ impl ConfigSpace {
         self.command() & BUS_MASTER != 0
     }
 
-    /// What is behind the header reads 0, as for a function without further registers.
+    /// What is behind header and capability reads 0, as for a function without further registers.
     pub fn read(&self, offset: u16, into: &mut [u8]) {
         for (place, byte) in into.iter_mut().enumerate() {
-            *byte = self.header.get(usize::from(offset) + place).copied().unwrap_or(0);
+            let at = usize::from(offset) + place;
+            *byte = match u16::try_from(at) {
+                Ok(at) if ControlPort::covers(at) => self.port.read_byte(at),
+                _ => self.header.get(at).copied().unwrap_or(0),
+            };
         }
     }
 

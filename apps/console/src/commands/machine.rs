@@ -1,13 +1,17 @@
 //! `fault`, `sleep`, `advance`.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 
-use axon_platform::{Errno, Platform};
+use axon_platform::{Errno, PciFunction, Platform};
 
 use crate::answer::{Failure, Fields, Outcome};
 use crate::number;
 use crate::session::Session;
 use crate::words::Words;
+
+/// PCI vendor of the accelerators.
+const VENDOR: u16 = 0x1d0f;
 
 /// `fault NAME[=VALUE][@DEV] [after=N]`, `fault clear`: for the default device or the one named;
 /// without either, for every function.
@@ -15,7 +19,7 @@ pub(super) fn fault<P: Platform>(session: &Session<P>, words: &[&str]) -> Outcom
     let Some(model) = session.platform.model() else {
         return Err(Failure::new(
             Errno::EOPNOTSUPP,
-            "the emulated functions are not in this process; arm faults where they run",
+            "no function here is emulated: hardware takes no faults",
         ));
     };
     let Some((head, rest)) = words.split_first() else {
@@ -42,21 +46,25 @@ pub(super) fn fault<P: Platform>(session: &Session<P>, words: &[&str]) -> Outcom
 fn positions<P: Platform>(
     session: &Session<P>,
     named: Option<&str>,
-) -> Result<core::ops::Range<usize>, Failure> {
-    let functions = axon_platform::Platform::functions(&session.platform).len();
+) -> Result<Vec<usize>, Failure> {
+    // A machine has functions of other makers too.
+    let functions = axon_platform::Platform::functions(&session.platform);
+    let ours = functions.iter().map(|function| function.config_read32(0) as u16 == VENDOR);
+    let ours: Vec<usize> = ours.enumerate().filter_map(|(at, ours)| ours.then_some(at)).collect();
     let position = match (named, session.device) {
         (Some(word), _) => match session.device_named(word) {
             Ok(device) => device.position(),
-            Err(failure) => number::number("device", word).map_err(|_| failure)? as usize,
+            Err(failure) => {
+                let number = number::number("device", word).map_err(|_| failure)?;
+                *ours.get(number as usize).ok_or_else(|| {
+                    Failure::new(Errno::ENODEV, format_args!("there is no function {number}"))
+                })?
+            }
         },
         (None, Some(index)) => session.driver.device(index)?.position(),
-        (None, None) => return Ok(0..functions),
+        (None, None) => return Ok(ours),
     };
-    if position < functions {
-        Ok(position..position + 1)
-    } else {
-        Err(Failure::new(Errno::ENODEV, format_args!("there is no function {position}")))
-    }
+    Ok(alloc::vec![position])
 }
 
 /// `sleep SPAN`, `advance SPAN`

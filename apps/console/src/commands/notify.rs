@@ -278,7 +278,7 @@ pub(super) fn post<P: Platform>(session: &Session<P>, words: &[&str]) -> Outcome
     let Some(model) = session.platform.model() else {
         return Err(Failure::new(
             Errno::EOPNOTSUPP,
-            "the emulated functions are not in this process; nothing can be posted here",
+            "no function here is emulated: hardware posts by itself",
         ));
     };
     let index = session.device.unwrap_or(0);
