@@ -95,7 +95,7 @@ impl<'a, P: Platform> Bounce<'a, P> {
             let bounce = piece_of(&taken, &target, piece.len())?;
             bounce.pin.host().ok_or(Error::EMPTY)?.write(0, piece)?;
             let end = offset + piece.len() as u64;
-            bounce.copy_to(target.part(offset..end)?)?.await?;
+            bounce.copy_to(target.part(offset..end)?)?.start().await?;
             offset = end;
         }
         Ok(())
@@ -108,7 +108,7 @@ impl<'a, P: Platform> Bounce<'a, P> {
         for piece in into.chunks_mut(CHUNK_BYTES) {
             let end = offset + piece.len() as u64;
             let bounce = piece_of(&taken, &source, piece.len())?;
-            source.part(offset..end)?.copy_to(bounce)?.await?;
+            source.part(offset..end)?.copy_to(bounce)?.start().await?;
             let chunk = taken.chunk.as_ref().and_then(Chunk::host).ok_or(Error::NotAttached)?;
             chunk.read(0, piece)?;
             offset = end;
@@ -151,8 +151,7 @@ fn piece_of<'s, P: Platform>(
 ) -> Result<Span<'s, P>, Error> {
     let pin = taken.chunk.as_ref().and_then(Chunk::pin).ok_or(Error::NotAttached)?;
     Ok(Span {
-        device: other.device,
-        access: other.access,
+        client: other.client,
         address: pin.pa(),
         len: len as u64,
         core: other.core,

@@ -15,10 +15,10 @@ use crate::bounce::Pool;
 use crate::memory::pinned_bytes;
 use crate::peers::Peers;
 use crate::queue::Slots;
-use crate::{Buffer, Device, DeviceBuffer, Error, HostBuffer, View};
+use crate::{Batch, Buffer, Device, DeviceBuffer, Error, HostBuffer, View};
 
 /// Core 0 and HBM 0, which every device has. Evaluated while compiling.
-const CORE_0: CoreId = CoreId::new(0).unwrap();
+pub(crate) const CORE_0: CoreId = CoreId::new(0).unwrap();
 const HBM_0: HbmIndex = HbmIndex::new(0).unwrap();
 
 /// What the buffers of a client keep of it: enough to move bytes, not enough to stay attached.
@@ -216,6 +216,16 @@ impl<P: Platform> Client<P> {
     pub fn by_handle(&self, handle: u64) -> Result<View<'_, P>, Error> {
         self.access().check()?;
         View::of(self.shared(), self.device().memory().lookup(handle)?)
+    }
+
+    /// An empty batch with room for `limit` copies, at most 2032: the most descriptors that share a
+    /// marker. The room is taken now; filling and awaiting the batch, again and again, takes none.
+    ///
+    /// # Errors
+    /// [`Error::TooBig`], [`Error::NoRecords`], [`Error::NotAttached`].
+    pub fn batch(&self, limit: usize) -> Result<Batch<P>, Error> {
+        self.access().check()?;
+        Batch::new(self.shared().clone(), limit)
     }
 
     /// Gives one reference back.

@@ -32,6 +32,7 @@
 //! | `queue` | [`DmaQueue`], [`H2tQueues`]: rings of the client, zero-copy, numbered copies |
 //! | `span` | [`Span`], [`Transfer`]: checked ranges, and the copy between two of them |
 //! | `telemetry` | counters, metrics, questions to firmware |
+//! | `batch` | [`Batch`]: many copies behind one marker and one pair of doorbells |
 //! | `bounce` | host chunks through which plain slices travel |
 //! | `topology` | [`Topology`]: who is linked to whom, and a drawing |
 //! | [`raw`] | the one call that can make a device do anything |
@@ -42,6 +43,7 @@
 
 extern crate alloc;
 
+mod batch;
 mod bounce;
 mod buffer;
 mod client;
@@ -62,6 +64,7 @@ mod sync_words;
 mod telemetry;
 mod topology;
 
+pub use batch::Batch;
 pub use buffer::{Buffer, DeviceBuffer, HostBuffer, View};
 pub use client::{Client, DeviceAlloc, HostAlloc, InfoClient};
 pub use context::{Context, ExitCode, run};

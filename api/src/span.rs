@@ -5,19 +5,18 @@ use core::ops::Range;
 use core::pin::Pin as FuturePin;
 use core::task::{Context, Poll};
 
-use axon_clients::Access;
 use axon_neuron::Target;
 use axon_platform::{DeviceAddr, Platform};
 use axon_ports::telemetry::TraceEvent;
 use axon_ports::{CoreId, Location, Pin};
 
+use crate::Error;
 use crate::buffer::unwritable;
-use crate::{Device, Error};
+use crate::client::Shared;
 
 /// A range of a chunk that was checked and is pinned: hardware may be pointed at it.
 pub struct Span<'a, P: Platform> {
-    pub(crate) device: &'a Device<P>,
-    pub(crate) access: &'a Access,
+    pub(crate) client: &'a Shared<P>,
     pub(crate) pin: Pin,
     pub(crate) address: DeviceAddr,
     pub(crate) len: u64,
@@ -49,24 +48,15 @@ impl<'a, P: Platform> Span<'a, P> {
     /// a target of another client, [`Error::NotAttached`]. Nothing was moved.
     #[inline(always)]
     pub fn copy_to(self, target: Span<'_, P>) -> Result<Transfer<P>, Error> {
-        self.access.check()?;
-        target.check_writable()?;
-        if target.device.index() != self.device.index() {
-            return Err(Error::InvalidArgument {
-                what: "device of the target",
-                value: target.device.index().number().into(),
-            });
-        }
-        if target.len != self.len {
-            return Err(Error::InvalidArgument { what: "length of the target", value: target.len });
-        }
+        self.client.access.check()?;
+        self.check_pair(&target)?;
         let core = match target.location {
             Location::Device => target.core,
             Location::Host => self.core,
         };
-        let (dma, len) = (self.device.neuron().dma(), self.len);
+        let (dma, len) = (self.client.device.neuron().dma(), self.len);
         let (source, destination) = (self.address.0, target.address.0);
-        self.device.trace(TraceEvent::MemCopy { source, destination });
+        self.client.device.trace(TraceEvent::MemCopy { source, destination });
         Ok(Transfer(dma.copy(core, self.into_target(), target.into_target(), len)))
     }
 
@@ -77,7 +67,7 @@ impl<'a, P: Platform> Span<'a, P> {
     pub fn fill(self, byte: u8) -> Result<Fill<P>, Error> {
         self.check_writable()?;
         let (core, len) = (self.core, self.len);
-        let dma = self.device.neuron().dma();
+        let dma = self.client.device.neuron().dma();
         Ok(Fill(dma.fill(core, self.into_target(), byte, len)))
     }
 
@@ -87,6 +77,29 @@ impl<'a, P: Platform> Span<'a, P> {
             Location::Device => target.core,
             Location::Host => self.core,
         }
+    }
+
+    /// Whether `target` may be the other end of a copy from here.
+    #[inline(always)]
+    pub(crate) fn check_pair(&self, target: &Span<'_, P>) -> Result<(), Error> {
+        target.check_writable()?;
+        if !core::ptr::eq(target.client, self.client) {
+            target.check_device(self)?;
+        }
+        if target.len != self.len {
+            return Err(Error::InvalidArgument { what: "length of the target", value: target.len });
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn check_device(&self, other: &Span<'_, P>) -> Result<(), Error> {
+        let index = self.client.device.index();
+        if index == other.client.device.index() {
+            return Ok(());
+        }
+        let value = index.number().into();
+        Err(Error::InvalidArgument { what: "device of the target", value })
     }
 
     /// `range` of this range, which the caller knows to lie inside it.
@@ -102,8 +115,8 @@ impl<'a, P: Platform> Span<'a, P> {
 
     #[inline(always)]
     fn check_writable(&self) -> Result<(), Error> {
-        self.access.check()?;
-        if self.writable { Ok(()) } else { Err(unwritable(&self.pin, self.access.client())) }
+        self.client.access.check()?;
+        if self.writable { Ok(()) } else { Err(unwritable(&self.pin, self.client.access.client())) }
     }
 
     #[inline(always)]
@@ -118,8 +131,18 @@ impl<'a, P: Platform> Span<'a, P> {
 pub struct Transfer<P: Platform>(axon_neuron::Copy<P>);
 
 impl<P: Platform> Transfer<P> {
+    #[inline(always)]
+    pub(crate) fn new(copy: axon_neuron::Copy<P>) -> Self {
+        Transfer(copy)
+    }
+
     /// Starts now instead of at the first poll; where the ring is full or in reset, at the first
     /// poll after all.
+    ///
+    /// The shortest way from the call to the doorbells, and to the end where the device is quicker
+    /// than the first poll. Copies that are awaited without it share their doorbells with all others
+    /// of the turn.
+    #[inline(always)]
     pub fn start(mut self) -> Self {
         self.0.start();
         self
@@ -143,6 +166,7 @@ impl<P: Platform> Transfer<P> {
 impl<P: Platform> Future for Transfer<P> {
     type Output = Result<(), Error>;
 
+    #[inline(always)]
     fn poll(mut self: FuturePin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         FuturePin::new(&mut self.0).poll(cx).map_err(Error::from)
     }
@@ -152,9 +176,19 @@ impl<P: Platform> Future for Transfer<P> {
 #[must_use = "a fill does nothing unless it is awaited"]
 pub struct Fill<P: Platform>(axon_neuron::Fill<P>);
 
+impl<P: Platform> Fill<P> {
+    /// As [`Transfer::start`].
+    #[inline(always)]
+    pub fn start(mut self) -> Self {
+        self.0.start();
+        self
+    }
+}
+
 impl<P: Platform> Future for Fill<P> {
     type Output = Result<(), Error>;
 
+    #[inline(always)]
     fn poll(mut self: FuturePin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         FuturePin::new(&mut self.0).poll(cx).map_err(Error::from)
     }

@@ -193,7 +193,7 @@ fn api_e23_dma_e05_a_native_copy_may_be_longer_than_a_batch() {
 
 #[test]
 fn api_e31_a_dropped_read_never_writes_to_its_slice() {
-    on_each("{}", async |cx| {
+    on_each("{} fault=slow=50us", async |cx| {
         let client = open(&cx).await;
         let hbm = client.alloc_device(DeviceAlloc::new(65536)).await.unwrap();
         hbm.fill(.., 0x77).unwrap().await.unwrap();

@@ -1,7 +1,7 @@
 //! What a copy costs: doorbells, register reads, heap allocations. In a binary of its own, because
 //! it counts every allocation of its thread.
 
-use axon::{Client, DeviceAlloc, DeviceBuffer, Error, HostAlloc, HostBuffer};
+use axon::{Batch, Client, DeviceAlloc, DeviceBuffer, Error, HostAlloc, HostBuffer};
 use axon_hosted::Machine;
 use axon_tests::machine;
 
@@ -26,6 +26,14 @@ async fn bench(machine: &Machine) -> Bench {
 impl Bench {
     async fn copy(&self, len: u64) -> Result<(), Error> {
         self.host.span(..len)?.copy_to(self.hbm.span(..len)?)?.await
+    }
+
+    /// 64 copies of 4 KiB, in the other order.
+    async fn batch(&self, batch: &mut Batch<Machine>) -> Result<(), Error> {
+        for page in 0..64 {
+            batch.copy(&self.host, page * 4096, &self.hbm, (63 - page) * 4096, 4096)?;
+        }
+        batch.await
     }
 }
 
@@ -76,6 +84,23 @@ fn dma_e48_copies_staged_together_share_one_doorbell_pair() {
     machine.shut_down();
 }
 
+#[test]
+fn a_batch_of_64_rings_two_doorbells_and_reads_no_register() {
+    for product in ["trn1", "trn2", "trn3"] {
+        let machine = machine(product);
+        let bench = machine.run(bench(&machine)).expect("it ends");
+        let mut batch = bench.client.batch(64).expect("room");
+        let before = (machine.report(0).unwrap(), bench.client.device().counters());
+        machine.run(bench.batch(&mut batch)).expect("it ends").expect("a batch");
+        let after = (machine.report(0).unwrap(), bench.client.device().counters());
+        assert_eq!(after.0.doorbells - before.0.doorbells, 2, "{product}");
+        assert_eq!(after.0.register_reads - before.0.register_reads, 0, "{product}");
+        assert_eq!(after.0.register_writes - before.0.register_writes, 2, "{product}");
+        assert_eq!(after.1.descriptors - before.1.descriptors, 65, "{product}");
+        machine.shut_down();
+    }
+}
+
 /// The driver's share: what happens between the call and the doorbell, and after the marker. The
 /// model and the executor, which allocate as they like, take no part in either.
 #[test]
@@ -90,5 +115,30 @@ fn the_copy_path_does_not_allocate() {
         machine.run(bench.copy(4096)).expect("it ends").expect("a copy");
     });
     assert_eq!(busy.count_total, idle.count_total, "{busy:?}, idle {idle:?}");
+    machine.shut_down();
+}
+
+#[test]
+fn batches_fills_and_started_copies_do_not_allocate() {
+    let machine = machine("trn1");
+    let bench = machine.run(bench(&machine)).expect("it ends");
+    let mut batch = bench.client.batch(64).expect("room");
+    let mut batched = async |bench: &Bench| bench.batch(&mut batch).await;
+    let started = async |bench: &Bench| bench.host.copy_to(..4096, &bench.hbm, 0)?.start().await;
+    let filled = async |bench: &Bench| bench.hbm.fill(..4096, 1)?.start().await;
+    let written = async |bench: &Bench| bench.hbm.write(0, &[1; 100]).await;
+    for _ in 0..3 {
+        machine.run(batched(&bench)).expect("it ends").expect("a batch");
+        machine.run(started(&bench)).expect("it ends").expect("a copy");
+        machine.run(filled(&bench)).expect("it ends").expect("a fill");
+        machine.run(written(&bench)).expect("it ends").expect("a write");
+    }
+    let count = |run: &mut dyn FnMut()| allocation_counter::measure(run).count_total;
+    let idle = count(&mut || machine.run(async {}).expect("it ends"));
+    let batch = count(&mut || drop(machine.run(batched(&bench))));
+    let copy = count(&mut || drop(machine.run(started(&bench))));
+    let fill = count(&mut || drop(machine.run(filled(&bench))));
+    let write = count(&mut || drop(machine.run(written(&bench))));
+    assert_eq!([batch, copy, fill, write], [idle; 4]);
     machine.shut_down();
 }

@@ -1,5 +1,6 @@
 //! What a copy costs: one at a time, and 64 at once.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::future::{Future, poll_fn};
 use core::pin::Pin;
@@ -7,14 +8,18 @@ use core::task::Poll;
 
 use axon::{Client, DeviceAlloc, DeviceBuffer, Driver, HostAlloc, HostBuffer, Transfer};
 use axon_platform::Platform;
+use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
+use embassy_sync::signal::Signal;
 
-use crate::row::Row;
-use crate::{Error, SAMPLES, WARM_UP};
+use crate::Error;
+use crate::row::{Row, samples};
 
 /// What a copy of 4 KiB may cost from the call until its caller goes on.
 const COPY_GOAL: u64 = 750;
-/// What it may cost from the call until both doorbells are rung, where nothing else is to be done.
-const DOORBELL_GOAL: u64 = 450;
+/// What a fill of 4 KiB may cost.
+const FILL_GOAL: u64 = 800;
+/// What writing a slice of 4 KiB may cost, with every copy on the way.
+const WRITE_GOAL: u64 = 2500;
 /// What one of [`DEPTH`] copies may cost.
 const SHARE_GOAL: u64 = 150;
 /// Copies at once.
@@ -41,8 +46,7 @@ impl<P: Platform> Bench<P> {
     }
 
     fn copy(&self, page: u64) -> Result<Transfer<P>, axon::Error> {
-        let part = page * PAGE..(page + 1) * PAGE;
-        self.host.span(part.clone())?.copy_to(self.device.span(part)?)
+        self.host.copy_to(page * PAGE..(page + 1) * PAGE, &self.device, page * PAGE)
     }
 }
 
@@ -52,71 +56,58 @@ impl<P: Platform> Bench<P> {
 /// Where there is no device, or a copy fails.
 pub(crate) async fn measure<P: Platform>(machine: &P) -> Result<Vec<Row>, Error> {
     let bench = Bench::new(machine).await?;
+    let outcome = Arc::new(Signal::<CriticalSectionRawMutex, Outcome>::new());
+    let (task_machine, tell) = (machine.clone(), outcome.clone());
+    machine.spawn("bench-copies", async move {
+        tell.signal(ask(task_machine, bench).await);
+    })?;
+    Ok(outcome.wait().await?)
+}
+
+type Outcome = Result<Vec<Row>, axon::Error>;
+
+/// The task whose copies are counted.
+async fn ask<P: Platform>(machine: P, bench: Bench<P>) -> Outcome {
     let mut rows = Vec::new();
-    rows.push(
-        sample(machine, "copy 4 KiB host to device", Some(COPY_GOAL), async || {
-            bench.copy(0)?.await
-        })
-        .await?,
-    );
-    rows.push(started(machine, &bench).await?);
-    rows.push(at_once(machine, &bench).await?);
-    rows.push(
-        sample(machine, "fill 4 KiB of device memory", None, async || {
-            bench.device.span(..PAGE)?.fill(1)?.await
-        })
-        .await?,
-    );
-    rows.push(
-        sample(machine, "copy 64 KiB host to device", None, async || {
-            bench.host.span(..16 * PAGE)?.copy_to(bench.device.span(..16 * PAGE)?)?.await
-        })
-        .await?,
-    );
-    drop(bench.client);
-    Ok(rows)
-}
+    let copies = samples!(machine, bench.copy(0)?.await?);
+    rows.push(Row::new("copy 4 KiB host to device", Some(COPY_GOAL), copies));
+    let copies = samples!(machine, bench.copy(0)?.start().await?);
+    rows.push(Row::new("copy 4 KiB, started at once", Some(COPY_GOAL), copies));
+    let spans = samples!(machine, {
+        bench.host.span(..PAGE)?.copy_to(bench.device.span(..PAGE)?)?.start().await?;
+    });
+    rows.push(Row::new("copy 4 KiB between spans, started at once", Some(COPY_GOAL), spans));
 
-async fn sample<P: Platform>(
-    machine: &P,
-    name: &'static str,
-    goal: Option<u64>,
-    operation: impl AsyncFn() -> Result<(), axon::Error>,
-) -> Result<Row, Error> {
-    let mut samples = Vec::with_capacity(WARM_UP + SAMPLES);
-    for _ in 0..WARM_UP + SAMPLES {
-        let before = machine.cycles();
-        operation().await?;
-        samples.push(machine.cycles().wrapping_sub(before));
-    }
-    Ok(Row::new(name, goal, samples.split_off(WARM_UP)))
-}
-
-/// From the call until both doorbells are rung, for a copy that does not wait for the turn's end.
-async fn started<P: Platform>(machine: &P, bench: &Bench<P>) -> Result<Row, Error> {
-    let mut samples = Vec::with_capacity(WARM_UP + SAMPLES);
-    for _ in 0..WARM_UP + SAMPLES {
-        let before = machine.cycles();
-        let copy = bench.copy(0)?.start();
-        samples.push(machine.cycles().wrapping_sub(before));
-        copy.await?;
-    }
-    Ok(Row::new("copy 4 KiB, call to doorbells", Some(DOORBELL_GOAL), samples.split_off(WARM_UP)))
-}
-
-/// Copies of 4 KiB, all polled in the same turn; a share of the whole each.
-async fn at_once<P: Platform>(machine: &P, bench: &Bench<P>) -> Result<Row, Error> {
-    let mut samples = Vec::with_capacity(WARM_UP + SAMPLES);
+    let mut batch = bench.client.batch(DEPTH)?;
+    let batches = samples!(machine, before => {
+        for page in 0..DEPTH as u64 {
+            batch.copy(&bench.host, page * PAGE, &bench.device, page * PAGE, PAGE)?;
+        }
+        (&mut batch).await?;
+        machine.cycles().wrapping_sub(before) / DEPTH as u64
+    });
+    rows.push(Row::new("one of a batch of 64 copies of 4 KiB", Some(SHARE_GOAL), batches));
     let mut copies: Vec<Option<Transfer<P>>> = (0..DEPTH).map(|_| None).collect();
-    for _ in 0..WARM_UP + SAMPLES {
-        let before = machine.cycles();
+    let shares = samples!(machine, before => {
         for (page, copy) in (0..).zip(copies.iter_mut()) {
             *copy = Some(bench.copy(page)?);
         }
         join(&mut copies).await?;
-        samples.push(machine.cycles().wrapping_sub(before) / DEPTH as u64);
-    }
-    Ok(Row::new("one of 64 copies of 4 KiB at once", Some(SHARE_GOAL), samples.split_off(WARM_UP)))
+        machine.cycles().wrapping_sub(before) / DEPTH as u64
+    });
+    rows.push(Row::new("one of 64 copies of 4 KiB at once", None, shares));
+
+    let fills = samples!(machine, bench.device.fill(..PAGE, 1)?.await?);
+    rows.push(Row::new("fill 4 KiB of device memory", Some(FILL_GOAL), fills));
+    let fills = samples!(machine, bench.device.fill(..PAGE, 1)?.start().await?);
+    rows.push(Row::new("fill 4 KiB, started at once", Some(FILL_GOAL), fills));
+    let data = alloc::vec![0x5a; PAGE as usize];
+    let writes = samples!(machine, bench.device.write(0, &data).await?);
+    rows.push(Row::new("write a slice of 4 KiB", Some(WRITE_GOAL), writes));
+    let len = 16 * PAGE;
+    let copies = samples!(machine, bench.host.copy_to(..len, &bench.device, 0)?.start().await?);
+    rows.push(Row::new("copy 64 KiB host to device", None, copies));
+    Ok(rows)
 }
 
 /// Waits for every copy.

@@ -52,7 +52,7 @@ mod wake;
 pub use config::DeviceConfig;
 pub use cores::{Event, Semaphore};
 pub use device::{Counters, NeuronDevice, Window};
-pub use dma::{Copy, Dma, Fill, Target};
+pub use dma::{Batch, Copy, Dma, Fill, Target};
 pub use error::{CancelCause, Error, QueueRefusal, ResetStage};
 pub use fwio::AvailableProfiles;
 pub use hal::Hal;

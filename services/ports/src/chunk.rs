@@ -142,6 +142,14 @@ impl ChunkHeader {
         self.record().pin(self.name.generation).then(|| Pin(self.clone()))
     }
 
+    /// Takes a pin and shows the record, which says what the chunk is as long as the pin is held;
+    /// `None` where the chunk is dead.
+    #[inline(always)]
+    pub fn pin_and_record(&self) -> Option<(Pin, &ChunkRecord)> {
+        let record = self.record();
+        record.pin(self.name.generation).then(|| (Pin(self.clone()), record))
+    }
+
     /// Whether the chunk was released.
     #[inline]
     pub fn is_dead(&self) -> bool {

@@ -1,6 +1,7 @@
 //! The driver against the emulated function: bring-up, copies, faults, resets. Cases are named after
 //! the edge cases of the specification.
 
+mod batches;
 mod bench;
 mod bringup;
 mod copies;

@@ -10,15 +10,17 @@ use alloc::sync::Arc;
 use core::future::{Future, poll_fn};
 use core::pin::pin;
 use core::sync::atomic::Ordering;
-use core::task::Poll;
+use core::task::{Poll, Waker};
 use core::time::Duration;
 
 use axon_platform::Platform;
 use axon_ports::telemetry::TraceEvent;
 
 use super::fault::{Attention, Look};
+use super::port::Port;
 use super::queues;
 use super::ring::{Phase, Ring, RingName};
+use super::slab::BatchId;
 use crate::Error;
 use crate::shared::{Shared, bits};
 
@@ -30,13 +32,21 @@ const SLOW_REST: (Duration, Duration) = (Duration::from_millis(1), Duration::fro
 /// Rings without progress are looked after this often while others make some.
 const ATTENTION_TURNS: u32 = 64;
 
+/// Batches of a ring that may end without a turn of the task between them.
+const IN_PASSING: u32 = 32;
+
 /// Runs until the device is stopped: one turn each time the task is polled, whoever woke it.
 pub(crate) async fn run<P: Platform>(shared: Arc<Shared<P>>) {
     let mut active = 0;
     let mut turns = 0u32;
     let (mut rest, mut slow_rest) = (REST.0, SLOW_REST.0);
     let mut timer = pin!(None);
+    let mut known: Option<Waker> = None;
     poll_fn(|cx| {
+        if !known.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+            shared.work.register(cx.waker());
+            known = Some(cx.waker().clone());
+        }
         loop {
             if shared.is_stopped() {
                 return Poll::Ready(());
@@ -54,7 +64,6 @@ pub(crate) async fn run<P: Platform>(shared: Arc<Shared<P>>) {
                 rest = REST.0;
                 return Poll::Pending;
             }
-            shared.work.register(cx.waker());
             if active != 0 {
                 timer.set(Some(shared.platform.sleep(rest)));
                 rest = (rest * 2).min(REST.1);
@@ -128,14 +137,8 @@ fn announce_and_sweep<P: Platform>(shared: &Shared<P>, number: usize) -> Swept {
         if announced != 0 {
             trace_start(shared, ring.name, announced);
         }
-        let retired = ring.sweep();
-        let progress = retired != 0;
-        if progress {
-            trace_end(shared, ring.name, retired);
-        }
-        if ring.fill_reads_over != 0 {
-            release_fill(shared, ring);
-        }
+        ring.in_passing = 0;
+        let progress = sweep(shared, ring);
         let active = ring.is_busy() || matches!(ring.phase, Phase::Draining { .. });
         if progress {
             port.call();
@@ -144,9 +147,50 @@ fn announce_and_sweep<P: Platform>(shared: &Shared<P>, number: usize) -> Swept {
     })
 }
 
+/// Announces what was staged on one ring without waiting for the end of the turn. The caller marks
+/// the port dirty, so that the task sees to what does not end at once.
+#[inline(always)]
+pub(super) fn ring_now<P: Platform>(shared: &Shared<P>, ring: &mut Ring) {
+    shared.platform.write_barrier();
+    let announced = ring.ring_doorbells(&shared.registers);
+    trace_start(shared, ring.name, announced);
+}
+
+/// One look at a ring right behind the doorbells, by whoever rang them: what the device has finished
+/// by then needs no turn of the task. After [`IN_PASSING`] of them the task has to have its turn,
+/// and with it every other. Answers whether `batch` has ended well.
+#[inline(always)]
+pub(super) fn sweep_in_passing<P: Platform>(
+    shared: &Shared<P>,
+    port: &mut Port,
+    batch: BatchId,
+) -> bool {
+    let Some(ring) = port.ring() else { return false };
+    if ring.in_passing >= IN_PASSING || !sweep(shared, ring) {
+        return false;
+    }
+    ring.in_passing += 1;
+    let is_done = ring.has_ended_well(batch);
+    port.call();
+    is_done
+}
+
+/// Ends what the device has finished on one ring; answers whether that was anything.
+#[inline(always)]
+fn sweep<P: Platform>(shared: &Shared<P>, ring: &mut Ring) -> bool {
+    let retired = ring.sweep();
+    if retired != 0 {
+        trace_end(shared, ring.name, retired);
+    }
+    if ring.fill_reads_over != 0 {
+        release_fill(shared, ring);
+    }
+    retired != 0
+}
+
 /// Descriptors were announced, as many on each side.
 #[inline(always)]
-pub(super) fn trace_start<P: Platform>(shared: &Shared<P>, name: RingName, announced: u32) {
+fn trace_start<P: Platform>(shared: &Shared<P>, name: RingName, announced: u32) {
     let event = TraceEvent::DmaQueueCopyStart {
         engine: name.engine.number().into(),
         queue: name.queue.number().into(),

@@ -53,6 +53,7 @@ impl<P: Platform> Copy<P> {
 
     /// Stages the copy and rings at once, without waiting for the end of the turn. Where that is
     /// not possible the first poll does it, or tells why not.
+    #[inline(always)]
     pub fn start(&mut self) {
         // The first poll meets the same refusal again.
         let _ = self.transfer.try_start();
@@ -84,31 +85,32 @@ impl<P: Platform> Future for Copy<P> {
 }
 
 /// Where a fill stands.
-enum Stage<P: Platform> {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
     /// Waits for the fill buffer.
     New(Option<Ticket>),
     /// The fill buffer goes to the first 64 KiB.
-    First(Transfer<P>),
+    First,
     /// The first 64 KiB go to the rest.
-    Rest(Transfer<P>),
+    Rest,
 }
 
 /// A fill. Dropping it cancels nothing in hardware.
 ///
 /// # Errors
 /// As [`struct@Copy`].
-#[must_use = "a fill does nothing unless it is awaited"]
+#[must_use = "a fill does nothing unless it is started or awaited"]
 pub struct Fill<P: Platform> {
-    shared: Arc<Shared<P>>,
-    stage: Stage<P>,
-    pin: Option<Pin>,
-    destination: DeviceAddr,
-    len_bytes: u64,
+    transfer: Transfer<P>,
+    stage: Stage,
     byte: u8,
-    port: u8,
+    /// Bytes behind the first 64 KiB, and what holds them until they have their turn.
+    rest: u64,
+    pin: Option<Pin>,
 }
 
 impl<P: Platform> Fill<P> {
+    #[inline]
     pub(super) fn new(
         shared: Arc<Shared<P>>,
         port: u8,
@@ -116,81 +118,85 @@ impl<P: Platform> Fill<P> {
         byte: u8,
         len_bytes: u64,
     ) -> Self {
-        Fill {
-            shared,
-            stage: Stage::New(None),
-            pin: Some(destination.pin),
-            destination: destination.address,
-            len_bytes,
-            byte,
-            port,
-        }
+        let first = len_bytes.min(FillSource::BYTES);
+        let rest = len_bytes - first;
+        let pin = if rest == 0 { None } else { Some(destination.pin.clone()) };
+        let (source, address) = (shared.fill.address(), destination.address);
+        let pins = [None, Some(destination.pin)];
+        let transfer = Transfer::new(shared, port, source, address, first, pins);
+        Fill { transfer, stage: Stage::New(None), byte, rest, pin }
     }
 
-    /// Takes the fill buffer and makes the transfer of the first 64 KiB.
-    fn begin(&mut self, waker: Option<&Waker>) -> Result<Poll<()>, Error> {
-        let Stage::New(ticket) = self.stage else { return Ok(Poll::Ready(())) };
-        if self.len_bytes == 0 {
+    /// As [`Copy::start`].
+    #[inline(always)]
+    pub fn start(&mut self) {
+        // The first poll meets the same refusal again.
+        let _ = self.try_start();
+    }
+
+    /// Takes the fill buffer, stages the first 64 KiB and rings at once.
+    ///
+    /// # Errors
+    /// As [`Copy::try_start`]; [`Error::Again`] also while the fill buffer is in use for another
+    /// byte.
+    #[inline]
+    pub fn try_start(&mut self) -> Result<(), Error> {
+        if let Stage::New(ticket) = self.stage {
+            // Without a waker there is no place in the queue.
+            let _ready: Poll<()> = self.begin(ticket, None)?;
+        }
+        self.transfer.try_start()
+    }
+
+    /// Takes the fill buffer, or a place in the queue for it.
+    #[inline]
+    fn begin(&mut self, ticket: Option<Ticket>, waker: Option<&Waker>) -> Result<Poll<()>, Error> {
+        let bytes = self.transfer.remaining();
+        if bytes == 0 {
             return Err(NOTHING);
         }
-        let first = self.len_bytes.min(FillSource::BYTES);
-        if let Some(ticket) = self.shared.fill.acquire(self.byte, first, ticket, waker)? {
-            self.stage = Stage::New(Some(ticket));
-            return Ok(Poll::Pending);
+        match self.transfer.fill_source().acquire(self.byte, bytes, ticket, waker)? {
+            Some(ticket) => {
+                self.stage = Stage::New(Some(ticket));
+                Ok(Poll::Pending)
+            }
+            None => {
+                self.transfer.read_fill_source();
+                self.stage = Stage::First;
+                Ok(Poll::Ready(()))
+            }
         }
-        let pin = if first == self.len_bytes { self.pin.take() } else { self.pin.clone() };
-        let source = self.shared.fill.address();
-        let transfer = self.transfer(source, self.destination, first, pin).with_fill_source();
-        self.stage = Stage::First(transfer);
-        Ok(Poll::Ready(()))
-    }
-
-    /// Makes the transfer of what is behind the first 64 KiB.
-    fn go_on(&mut self) {
-        let rest = self.len_bytes - FillSource::BYTES;
-        let behind = DeviceAddr(self.destination.0.wrapping_add(FillSource::BYTES));
-        let pin = self.pin.take();
-        let transfer = self.transfer(self.destination, behind, rest, pin).with_fixed_source();
-        self.stage = Stage::Rest(transfer);
-    }
-
-    fn transfer(
-        &self,
-        source: DeviceAddr,
-        destination: DeviceAddr,
-        bytes: u64,
-        pin: Option<Pin>,
-    ) -> Transfer<P> {
-        let pins = [None, pin];
-        Transfer::new(self.shared.clone(), self.port, source, destination, bytes, pins)
     }
 }
 
 impl<P: Platform> Future for Fill<P> {
     type Output = Result<(), Error>;
 
+    #[inline]
     fn poll(mut self: FuturePin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Stage::New(ticket) = self.stage
+            && self.begin(ticket, Some(cx.waker()))?.is_pending()
+        {
+            return Poll::Pending;
+        }
         loop {
-            match &mut self.stage {
-                Stage::New(_) => {
-                    if self.begin(Some(cx.waker()))?.is_pending() {
-                        return Poll::Pending;
-                    }
+            match self.transfer.poll(cx) {
+                Poll::Ready(Ok(())) if self.stage == Stage::First && self.rest != 0 => {
+                    let Fill { transfer, rest, pin, .. } = &mut *self;
+                    transfer.repeat(*rest, pin.take());
+                    self.stage = Stage::Rest;
                 }
-                Stage::First(transfer) => match transfer.poll(cx) {
-                    Poll::Ready(Ok(())) if self.len_bytes > FillSource::BYTES => self.go_on(),
-                    done => return done,
-                },
-                Stage::Rest(transfer) => return transfer.poll(cx),
+                done => return done,
             }
         }
     }
 }
 
 impl<P: Platform> Drop for Fill<P> {
+    #[inline]
     fn drop(&mut self) {
         if let Stage::New(Some(ticket)) = self.stage {
-            self.shared.fill.leave(ticket);
+            self.transfer.fill_source().leave(ticket);
         }
     }
 }

@@ -16,7 +16,7 @@ use super::copy::Target;
 use super::descriptor::{Barrier, pair};
 use super::plan::{HostPiece, Plan, Transfer};
 use super::ring::Ring;
-use super::slab::{BatchId, Hardware, Marker, Outcome, Span};
+use super::slab::{BatchId, Hardware, Marker, Span};
 use crate::Error;
 use crate::shared::Shared;
 use crate::wake::Ticket;
@@ -55,7 +55,7 @@ enum Last {
 
 impl Ring {
     /// Stages one transfer as a batch. It is not issued again after a reset (03 §7.8-5).
-    fn stage_list(
+    fn stage_transfer(
         &mut self,
         transfer: &Transfer,
         direction: Direction,
@@ -66,7 +66,9 @@ impl Ring {
         let slot = self.slab.take()?;
         let value = self.take_value();
         let marker = Marker { pair: self.slab[slot].marker.pair, value };
-        let mut span = None;
+        let nowhere = DeviceAddr(0);
+        let (bytes, fixed_source) = (transfer.len_bytes, false);
+        let mut span = Span { source: nowhere, destination: nowhere, bytes, fixed_source };
         for (at, segment) in transfer.segments.iter().enumerate() {
             let (source, destination) = match direction {
                 Direction::ToDevice => (segment.host, segment.device),
@@ -76,12 +78,9 @@ impl Ring {
             let ends = at + 1 == transfer.segments.len() && last == Last::Data;
             let barrier = if ends { Barrier::Write } else { Barrier::None };
             self.store_pair(source, destination, segment.len_bytes, barrier);
-            span.get_or_insert(Span {
-                source,
-                destination,
-                bytes: transfer.len_bytes,
-                fixed_source: false,
-            });
+            if at == 0 {
+                (span.source, span.destination) = (source, destination);
+            }
         }
         let (from, to) = self.memory.arm(marker.pair, marker.value);
         let barrier = if last == Last::Marker { Barrier::StrongOrder } else { Barrier::None };
@@ -89,17 +88,10 @@ impl Ring {
         let count = transfer.segments.len() as u32 + 1;
         self.announce_later(count);
         let record = &mut self.slab[slot];
-        record.number = value;
-        record.count = count;
-        record.marker.value = value;
+        record.enter(value, count, span, Some(waker.clone()));
         record.hardware = Hardware::Once;
-        record.awaited = true;
         record.reads_fill_source = false;
-        record.outcome = Outcome::Pending;
-        if let Some(span) = span {
-            record.span = span;
-        }
-        record.waker = Some(waker.clone());
+        record.is_special = false;
         record.pins = pins;
         self.slab.push(&mut self.in_flight, slot);
         Some(BatchId { slot, number: value })
@@ -196,7 +188,7 @@ impl<P: Platform> ZeroCopy<P> {
             let Some(cell) = self.shared.ports.get(usize::from(self.port)) else { return Ok(()) };
             let staged = cell.with(|port| {
                 let ring = port.admit(data, ticket)?;
-                let batch = ring.stage_list(transfer, direction, last, pins, waker)?;
+                let batch = ring.stage_transfer(transfer, direction, last, pins, waker)?;
                 if let Some(ticket) = ticket {
                     port.leave(ticket);
                 }

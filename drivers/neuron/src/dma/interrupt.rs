@@ -7,7 +7,7 @@ use core::time::Duration;
 use super::engine;
 use super::queue::RingPlace;
 use super::report::EngineReport;
-use super::ring::{Phase, Ring, data_descriptors};
+use super::ring::{Phase, Ring};
 use super::slab::{Hardware, MAX_LAPS, Marker, Outcome};
 use crate::hal::BatchKind;
 use crate::{CancelCause, Hal};
@@ -69,7 +69,7 @@ impl Ring {
             let record = &mut self.slab[slot];
             let again = replay
                 && record.hardware != Hardware::Once
-                && !record.span.overlaps()
+                && record.is_repeatable()
                 && usize::from(record.laps) < MAX_LAPS;
             if again {
                 record.hardware = Hardware::Suspended;
@@ -84,15 +84,21 @@ impl Ring {
     /// ring was just re-programmed; doorbells are left to the caller.
     pub(crate) fn replay(&mut self) {
         while let Some(slot) = self.slab.pop(&mut self.suspended) {
-            let span = self.slab[slot].span;
-            let room = self.cursor.free() > data_descriptors(span.bytes);
+            let room = self.cursor.free() >= self.slab[slot].count;
             let Some(pair) = (if room { self.lend_pair() } else { None }) else {
                 self.end_early(slot, Outcome::Cancelled(CancelCause::Reset), false);
                 continue;
             };
             let marker = Marker { pair, value: self.take_value() };
-            self.write_batch(&span, marker);
+            let span = self.slab[slot].span;
+            let list = self.slab[slot].list.take();
+            match &list {
+                Some(list) => self.write_list(list.pieces(), marker),
+                None => self.write_batch(&span, marker),
+            };
             let record = &mut self.slab[slot];
+            record.list = list;
+            record.is_special = true;
             if let Some(old) = record.old_markers.get_mut(usize::from(record.laps)) {
                 *old = record.marker;
                 record.laps += 1;

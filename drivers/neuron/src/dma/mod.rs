@@ -16,9 +16,11 @@
 //! | `port` | who may stage on a ring, who waits, who is refused |
 //! | `transfer`, `copy`, `fill_source` | requests of any size, as futures |
 //! | `plan`, `gather` | zero-copy: lists of host memory, several transfers at once |
+//! | `batch`, `pieces` | many copies behind one marker |
 //! | `completion` | the task |
 //! | `queues` | queues and rings of clients |
 
+mod batch;
 pub(crate) mod completion;
 mod copy;
 mod cursor;
@@ -29,6 +31,7 @@ mod fill_source;
 mod gather;
 mod interrupt;
 mod memory;
+mod pieces;
 mod plan;
 mod port;
 mod quarantine;
@@ -48,9 +51,10 @@ use core::time::Duration;
 use axon_platform::Platform;
 use axon_ports::{ChunkName, ClientId, CoreId, Pin};
 
-use crate::Counters;
 use crate::shared::Shared;
+use crate::{Counters, Error};
 
+pub use batch::Batch;
 pub use copy::{Copy, Fill, Target};
 pub use gather::{Direction, ZeroCopy, ZeroCopyOp};
 pub use plan::HostPiece;
@@ -105,6 +109,14 @@ impl<P: Platform> Dma<P> {
     /// Sets `len_bytes` to `byte` by DMA on the default ring of `core` (specification 03 §9).
     pub fn fill(&self, core: CoreId, destination: Target, byte: u8, len_bytes: u64) -> Fill<P> {
         Fill::new(self.0.clone(), self.0.default_port(core), destination, byte, len_bytes)
+    }
+
+    /// A batch for at most `limit` copies; which ring carries it says [`Batch::serve`].
+    ///
+    /// # Errors
+    /// [`Error::NoRecords`].
+    pub fn batch(&self, limit: usize) -> Result<Batch<P>, Error> {
+        Batch::new(self.0.clone(), limit)
     }
 
     /// What has been done on all rings.

@@ -39,7 +39,7 @@ impl Ring {
     pub(crate) fn each_quarantined_pin(&mut self, mut each: impl FnMut(&Pin)) {
         let mut list = core::mem::replace(&mut self.quarantined, List::EMPTY);
         while let Some(slot) = self.slab.pop(&mut list) {
-            self.slab[slot].pins.iter().flatten().for_each(&mut each);
+            self.slab[slot].each_pin().for_each(&mut each);
             self.slab.push(&mut self.quarantined, slot);
         }
     }
@@ -91,9 +91,9 @@ impl Ring {
     /// Whether a batch in flight names memory of `client`.
     pub(crate) fn works_for(&self, client: ClientId) -> bool {
         [self.in_flight, self.suspended].into_iter().any(|list| {
-            self.slab.iter(list).any(|(_, record)| {
-                record.pins.iter().flatten().any(|pin| pin.owner() == Some(client))
-            })
+            self.slab
+                .iter(list)
+                .any(|(_, record)| record.each_pin().any(|pin| pin.owner() == Some(client)))
         })
     }
 

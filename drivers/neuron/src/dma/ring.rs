@@ -11,6 +11,7 @@ use core::task::Waker;
 use super::cursor::Cursor;
 use super::descriptor::{Barrier, MAX_BYTES, pair};
 use super::memory::RingMemory;
+use super::pieces::{Piece, PieceList};
 use super::queue::HardwareQueue;
 use super::slab::{BatchId, Hardware, List, Marker, Outcome, SLOTS, Slab, Slot, Span};
 use crate::Error;
@@ -114,6 +115,8 @@ pub(crate) struct Ring {
     pub(super) phase: Phase,
     /// Marker pairs lent to later laps: pairs 256 and up.
     pub(super) spare_pairs: [u64; 4],
+    /// Looks by others than the completion task since its last turn.
+    pub(super) in_passing: u32,
     /// Batches that ended and had read the fill buffer.
     pub(crate) fill_reads_over: u32,
     pub(super) counters: RingCounters,
@@ -139,6 +142,7 @@ impl Ring {
             looks: 0,
             phase: Phase::Stopped,
             spare_pairs: [0; 4],
+            in_passing: 0,
             fill_reads_over: 0,
             counters: RingCounters::default(),
             epoch: 0,
@@ -193,7 +197,7 @@ impl Ring {
     /// Stages one batch: data, barrier, marker. Nothing is announced to the device yet. The caller
     /// has seen that there is room; without a free record nothing is staged.
     ///
-    /// `pins` change places with those of the record, which are none.
+    /// `pins` go into the record, which has none.
     #[inline(always)]
     pub(crate) fn stage(
         &mut self,
@@ -204,19 +208,39 @@ impl Ring {
     ) -> Option<BatchId> {
         let slot = self.slab.take()?;
         let value = self.take_value();
-        let marker = Marker { pair: self.slab[slot].marker.pair, value };
-        let count = self.write_batch(&span, marker);
         let record = &mut self.slab[slot];
-        record.number = value;
-        record.count = count;
-        record.marker.value = value;
-        record.hardware = Hardware::InFlight;
-        record.awaited = true;
+        let marker = Marker { pair: record.marker.pair, value };
+        let mut pen = Pen { memory: &self.memory, cursor: self.cursor, count: 0 };
+        pen.write_span(&span);
+        pen.mark(marker);
         record.reads_fill_source = reads_fill_source;
-        record.outcome = Outcome::Pending;
-        record.span = span;
-        record.waker = waker;
-        core::mem::swap(&mut record.pins, pins);
+        record.is_special = reads_fill_source;
+        record.pins = core::mem::take(pins);
+        record.enter(value, pen.count, span, waker);
+        let Pen { cursor, count, .. } = pen;
+        self.put_down(cursor, count);
+        self.slab.push(&mut self.in_flight, slot);
+        Some(BatchId { slot, number: value })
+    }
+
+    /// Stages a list as one batch, with one marker behind its last copy. The caller has seen that
+    /// there is room for its descriptors; without a free record nothing is staged. The list stays
+    /// in the record until [`Ring::collect_list`].
+    #[inline]
+    pub(crate) fn stage_list(
+        &mut self,
+        list: &mut PieceList,
+        waker: Option<Waker>,
+    ) -> Option<BatchId> {
+        let slot = self.slab.take()?;
+        let value = self.take_value();
+        let marker = Marker { pair: self.slab[slot].marker.pair, value };
+        let count = self.write_list(list.pieces(), marker);
+        let span = list.span();
+        let record = &mut self.slab[slot];
+        record.list = Some(core::mem::take(list));
+        record.is_special = true;
+        record.enter(value, count, span, waker);
         self.slab.push(&mut self.in_flight, slot);
         Some(BatchId { slot, number: value })
     }
@@ -232,44 +256,37 @@ impl Ring {
     }
 
     /// Writes the descriptors of one batch and arms its marker; answers how many a side.
-    #[inline(always)]
     pub(super) fn write_batch(&mut self, span: &Span, marker: Marker) -> u32 {
-        let mut count = 2;
-        let (mut source, mut destination) = (span.source.0, span.destination.0);
-        let mut left = span.bytes;
-        let step = if span.fixed_source { 0 } else { MAX_BYTES };
-        while left > MAX_BYTES {
-            self.write_pair(source, destination, MAX_BYTES, Barrier::None);
-            source = source.wrapping_add(step);
-            destination = destination.wrapping_add(MAX_BYTES);
-            left -= MAX_BYTES;
-            count += 1;
-        }
-        // Data and marker take different paths, so the last data has to land before the marker.
-        self.write_pair(source, destination, left, Barrier::Write);
-        let (from, to) = self.memory.arm(marker.pair, marker.value);
-        self.write_pair(from.0, to.0, 4, Barrier::None);
+        let mut pen = Pen { memory: &self.memory, cursor: self.cursor, count: 0 };
+        pen.write_span(span);
+        pen.mark(marker);
+        let Pen { cursor, count, .. } = pen;
+        self.put_down(cursor, count)
+    }
 
-        self.staged += count;
-        self.counters.descriptors += u64::from(count);
-        self.counters.batches += 1;
+    /// As [`Ring::write_batch`], for a list.
+    pub(super) fn write_list(&mut self, pieces: &[Piece], marker: Marker) -> u32 {
+        let mut pen = Pen { memory: &self.memory, cursor: self.cursor, count: 0 };
+        if let Some((&last, others)) = pieces.split_last() {
+            for &piece in others {
+                pen.write(piece, MAX_BYTES, Barrier::None);
+            }
+            pen.write(last, MAX_BYTES, Barrier::Write);
+        }
+        pen.mark(marker);
+        let Pen { cursor, count, .. } = pen;
+        self.put_down(cursor, count)
+    }
+
+    #[inline(always)]
+    fn put_down(&mut self, cursor: Cursor, count: u32) -> u32 {
+        self.cursor = cursor;
+        self.announce_later(count);
         count
     }
 
-    #[inline(always)]
-    fn write_pair(&mut self, source: u64, destination: u64, bytes: u64, barrier: Barrier) {
-        let descriptors = pair(
-            self.cursor.ring_id(),
-            DeviceAddr(source),
-            DeviceAddr(destination),
-            bytes as u32,
-            barrier,
-        );
-        self.memory.store(self.cursor.producer(), descriptors);
-        self.cursor.advance();
-    }
-
     /// `count` more descriptors a side were written, one batch of them.
+    #[inline(always)]
     pub(super) fn announce_later(&mut self, count: u32) {
         self.staged += count;
         self.counters.descriptors += u64::from(count);
@@ -320,14 +337,23 @@ impl Ring {
         record.hardware = Hardware::Quiet;
         record.outcome = Outcome::Done;
         let waker = record.waker.take();
-        record.unpin();
-        if record.reads_fill_source || record.laps != 0 {
-            self.tidy(slot);
+        record.pins = [None, None];
+        if record.is_special {
+            self.retire_special(slot);
+        } else {
+            self.slab.release(slot);
         }
-        self.slab.release(slot);
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+
+    /// Gives back what most batches do not have, then the record, unless a list is to be collected.
+    #[inline(never)]
+    fn retire_special(&mut self, slot: Slot) {
+        self.slab[slot].unpin();
+        self.tidy(slot);
+        self.slab.release_if_over(slot);
     }
 
     /// The hardware can no longer reach what the batch named.
@@ -378,6 +404,13 @@ impl Ring {
         }
     }
 
+    /// Whether a batch that is no list has ended well.
+    #[inline(always)]
+    pub(crate) fn has_ended_well(&self, batch: BatchId) -> bool {
+        let record = &self.slab[batch.slot];
+        record.number != batch.number || record.outcome == Outcome::Done
+    }
+
     #[cold]
     fn collect_failure(&mut self, slot: Slot) -> Error {
         let error = self.error_of(slot);
@@ -386,10 +419,38 @@ impl Ring {
         error
     }
 
+    /// As [`Ring::collect`] for a batch of [`Ring::stage_list`]; with its end the room of the list
+    /// comes back, empty.
+    pub(crate) fn collect_list(
+        &mut self,
+        batch: BatchId,
+        waker: &Waker,
+        list: &mut PieceList,
+    ) -> Option<Result<(), Error>> {
+        let record = &mut self.slab[batch.slot];
+        if record.number == batch.number && record.outcome != Outcome::Pending {
+            if record.outcome == Outcome::Done {
+                if let Some(mut over) = record.list.take() {
+                    over.clear();
+                    *list = over;
+                }
+                record.awaited = false;
+                self.slab.release_if_over(batch.slot);
+                return Some(Ok(()));
+            }
+            // Memory that is not proven quiet stays with the record.
+            if let Some(kept) = &mut record.list {
+                *list = kept.without_pins();
+            }
+        }
+        self.collect(batch, waker)
+    }
+
     /// A future is gone: its batch goes on without it (03 §15).
     pub(crate) fn abandon(&mut self, batch: BatchId) {
         let record = &mut self.slab[batch.slot];
-        if record.number != batch.number || record.outcome == Outcome::Done {
+        let is_over = record.outcome == Outcome::Done && record.list.is_none();
+        if record.number != batch.number || is_over {
             return;
         }
         record.awaited = false;
@@ -415,6 +476,56 @@ impl Ring {
             Outcome::Gone => Error::DeviceGone,
             Outcome::Pending | Outcome::Done => Error::RingFaulted { engine, queue },
         }
+    }
+}
+
+/// Writes pairs of descriptors, one behind the other.
+struct Pen<'a> {
+    memory: &'a RingMemory,
+    cursor: Cursor,
+    /// Descriptors written, one side.
+    count: u32,
+}
+
+impl Pen<'_> {
+    /// Writes the only copy of a batch.
+    #[inline(always)]
+    fn write_span(&mut self, span: &Span) {
+        let step = if span.fixed_source { 0 } else { MAX_BYTES };
+        let piece = Piece { source: span.source, destination: span.destination, bytes: span.bytes };
+        self.write(piece, step, Barrier::Write);
+    }
+
+    /// Cuts a copy into blocks of 64 KiB; the source advances by `step` a block. The last block has
+    /// the `barrier`.
+    #[inline(always)]
+    fn write(&mut self, piece: Piece, step: u64, barrier: Barrier) {
+        let (mut source, mut destination) = (piece.source.0, piece.destination.0);
+        let mut left = piece.bytes;
+        while left > MAX_BYTES {
+            self.pair(source, destination, MAX_BYTES as u32, Barrier::None);
+            source = source.wrapping_add(step);
+            destination = destination.wrapping_add(MAX_BYTES);
+            left -= MAX_BYTES;
+        }
+        self.pair(source, destination, left as u32, barrier);
+    }
+
+    /// Arms a marker and writes its descriptors. Data and marker take different paths, so the last
+    /// data has the barrier that lets it land first.
+    #[inline(always)]
+    fn mark(&mut self, marker: Marker) {
+        let (from, to) = self.memory.arm(marker.pair, marker.value);
+        self.pair(from.0, to.0, 4, Barrier::None);
+    }
+
+    #[inline(always)]
+    fn pair(&mut self, source: u64, destination: u64, bytes: u32, barrier: Barrier) {
+        let (source, destination) = (DeviceAddr(source), DeviceAddr(destination));
+        let descriptors = pair(self.cursor.ring_id(), source, destination, bytes, barrier);
+        self.memory.store(self.cursor.producer(), descriptors);
+        self.cursor.advance();
+        self.count += 1;
     }
 }
 

@@ -1,7 +1,8 @@
 //! What a ring remembers of each batch: 256 records that never move (specification 03 §1.4, §7.9).
 //!
 //! A batch that ends well gives its record back at once: whoever finds another batch in its record,
-//! or none, knows that it ended well. A failure stays until it is collected. Slots are numbered by a
+//! or none, knows that it ended well. A failure stays until it is collected, and so does a list,
+//! which goes back to where it came from. Slots are numbered by a
 //! byte into an array of 256, so that no index can be wrong.
 
 use alloc::boxed::Box;
@@ -12,6 +13,7 @@ use core::task::Waker;
 use axon_platform::DeviceAddr;
 use axon_ports::Pin;
 
+use super::pieces::PieceList;
 use super::report::EngineReport;
 use crate::{CancelCause, Error};
 
@@ -126,6 +128,11 @@ pub(crate) struct Record {
     pub waker: Option<Waker>,
     /// Memory that the hardware may reach.
     pub pins: [Option<Pin>; 2],
+    /// More copies than one, and what keeps their memory.
+    pub list: Option<PieceList>,
+    /// Something is to be done at the end that most batches do not need: it reads the fill buffer,
+    /// was issued again, or carries a list.
+    pub is_special: bool,
     /// What is copied.
     pub span: Span,
     /// Markers of earlier laps, `laps` of them.
@@ -146,6 +153,8 @@ impl Record {
             outcome: Outcome::Pending,
             waker: None,
             pins: [None, None],
+            list: None,
+            is_special: false,
             span: Span {
                 source: DeviceAddr(0),
                 destination: DeviceAddr(0),
@@ -154,6 +163,19 @@ impl Record {
             },
             old_markers: [Marker::default(); MAX_LAPS],
         }
+    }
+
+    /// What every record of a staged batch says; the marker pair is there.
+    #[inline(always)]
+    pub(super) fn enter(&mut self, value: u32, count: u32, span: Span, waker: Option<Waker>) {
+        self.number = value;
+        self.count = count;
+        self.marker.value = value;
+        self.hardware = Hardware::InFlight;
+        self.awaited = true;
+        self.outcome = Outcome::Pending;
+        self.span = span;
+        self.waker = waker;
     }
 
     /// Every marker that may still be written, the newest first.
@@ -175,6 +197,23 @@ impl Record {
     #[inline]
     pub(crate) fn unpin(&mut self) {
         self.pins = [None, None];
+        if let Some(list) = &mut self.list {
+            list.unpin();
+        }
+    }
+
+    /// What keeps the memory that the hardware may reach.
+    pub(crate) fn each_pin(&self) -> impl Iterator<Item = &Pin> {
+        let more = self.list.as_ref().map_or(&[][..], PieceList::pins);
+        self.pins.iter().flatten().chain(more)
+    }
+
+    /// Whether issuing the batch once more gives the same bytes.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        match &self.list {
+            Some(list) => list.is_repeatable(),
+            None => !self.span.overlaps(),
+        }
     }
 }
 
@@ -254,9 +293,10 @@ impl Slab {
     /// Gives a record back once the hardware is done with it and no failure waits in it to be
     /// collected.
     pub(crate) fn release_if_over(&mut self, slot: Slot) {
-        let record = &self[slot];
-        let uncollected = record.awaited && record.outcome != Outcome::Done;
-        if record.hardware == Hardware::Quiet && !uncollected {
+        let record = &mut self[slot];
+        let kept = record.outcome != Outcome::Done || record.list.is_some();
+        if record.hardware == Hardware::Quiet && !(record.awaited && kept) {
+            record.list = None;
             self.release(slot);
         }
     }

@@ -8,8 +8,9 @@ use axon_platform::{DeviceAddr, Platform};
 use axon_ports::Pin;
 use axon_ports::telemetry::TraceEvent;
 
-use super::completion::trace_start;
-use super::ring::{MAX_BATCH_BYTES, data_descriptors};
+use super::completion;
+use super::fill_source::FillSource;
+use super::ring::{MAX_BATCH_BYTES, RingName, data_descriptors};
 use super::slab::{BatchId, Span};
 use crate::Error;
 use crate::shared::Shared;
@@ -26,6 +27,8 @@ enum Stage {
     Queued(Ticket),
     /// It is staged.
     InFlight(BatchId),
+    /// It was the last one, and has ended well before anybody came for the result.
+    Done,
     /// There is none.
     Over,
 }
@@ -66,21 +69,48 @@ impl<P: Platform> Transfer<P> {
         }
     }
 
-    /// Every descriptor reads the first 64 KiB of the source.
-    pub(crate) fn with_fixed_source(mut self) -> Self {
-        self.fixed_source = true;
-        self
+    /// Bytes that are not staged yet.
+    #[inline]
+    pub(crate) fn remaining(&self) -> u64 {
+        self.remaining
     }
 
-    /// The source is the fill buffer, of which this is a reader.
-    pub(crate) fn with_fill_source(mut self) -> Self {
+    /// The fill buffer of the device.
+    #[inline]
+    pub(crate) fn fill_source(&self) -> &FillSource {
+        &self.shared.fill
+    }
+
+    /// The source is the fill buffer, of which this counts as a reader.
+    #[inline]
+    pub(crate) fn read_fill_source(&mut self) {
         self.reads_fill_source = true;
-        self
+    }
+
+    /// Goes on behind a transfer of 64 KiB that has ended: what it wrote is read again and again and
+    /// goes to the `bytes` behind it, which `pin` holds.
+    pub(crate) fn repeat(&mut self, bytes: u64, pin: Option<Pin>) {
+        self.source = self.destination;
+        self.destination.0 = self.destination.0.wrapping_add(FillSource::BYTES);
+        self.remaining = bytes;
+        self.pins = [None, pin];
+        self.fixed_source = true;
+        self.stage = Stage::New;
     }
 
     /// Carries the transfer on; ends with its result.
     #[inline(always)]
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if let Stage::Done = self.stage {
+            self.stage = Stage::Over;
+            return Poll::Ready(Ok(()));
+        }
+        self.go_on(cx)
+    }
+
+    /// One function, called from everywhere, so that all it does becomes part of it.
+    #[inline(never)]
+    fn go_on(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         if let Stage::InFlight(batch) = self.stage {
             match self.collect(batch, cx.waker()) {
                 None => return Poll::Pending,
@@ -91,7 +121,7 @@ impl<P: Platform> Transfer<P> {
                 }
             }
         }
-        if self.try_stage(Some(cx.waker())) {
+        if self.try_stage::<false>(Some(cx.waker())).is_some() {
             self.shared.mark_dirty(self.port);
             return Poll::Pending;
         }
@@ -106,30 +136,21 @@ impl<P: Platform> Transfer<P> {
             return Poll::Ready(result);
         }
         match self.stage {
-            Stage::InFlight(_) | Stage::Over => Poll::Ready(Ok(())),
+            Stage::InFlight(_) | Stage::Done | Stage::Over => Poll::Ready(Ok(())),
             Stage::New | Stage::Queued(_) => Poll::Pending,
         }
     }
 
-    /// Stages the first batch and rings, if that is possible without waiting.
+    /// Stages the first batch and rings, if that is possible without waiting. One function, as
+    /// `go_on` is.
+    #[inline(never)]
     pub(crate) fn try_start(&mut self) -> Result<(), Error> {
         if !matches!(self.stage, Stage::New) {
             return Ok(());
         }
-        if !self.try_stage(None) {
-            return Err(match self.refusal() {
-                Some(error) => error,
-                None => Error::Again { what: "the ring is full or in reset" },
-            });
-        }
-        self.shared.platform.write_barrier();
-        if let Some(cell) = self.shared.ports.get(usize::from(self.port)) {
-            cell.with(|port| {
-                if let Some(ring) = port.ring() {
-                    let announced = ring.ring_doorbells(&self.shared.registers);
-                    trace_start(&self.shared, ring.name, announced);
-                }
-            });
+        if self.try_stage::<true>(None).is_none() {
+            let again = Error::Again { what: "the ring is full or in reset" };
+            return Err(self.refusal().unwrap_or(again));
         }
         self.shared.mark_dirty(self.port);
         Ok(())
@@ -145,16 +166,16 @@ impl<P: Platform> Transfer<P> {
         })
     }
 
-    /// Stages the next batch where that is possible now.
+    /// Stages the next batch where that is possible now, and rings at once if it is `STARTED`.
     #[inline(always)]
-    fn try_stage(&mut self, waker: Option<&Waker>) -> bool {
+    fn try_stage<const STARTED: bool>(&mut self, waker: Option<&Waker>) -> Option<()> {
         let ticket = match self.stage {
             Stage::New => None,
             Stage::Queued(ticket) => Some(ticket),
-            Stage::InFlight(_) | Stage::Over => return false,
+            Stage::InFlight(_) | Stage::Done | Stage::Over => return None,
         };
         if self.remaining == 0 {
-            return false;
+            return None;
         }
         let bytes = self.remaining.min(MAX_BATCH_BYTES);
         let span = Span {
@@ -163,41 +184,40 @@ impl<P: Platform> Transfer<P> {
             bytes,
             fixed_source: self.fixed_source,
         };
-        let last = bytes == self.remaining;
-        let Some(cell) = self.shared.ports.get(usize::from(self.port)) else { return false };
-        let staged = cell.with(|port| {
+        let left = self.remaining - bytes;
+        let shared = &*self.shared;
+        let (pins, reads_fill_source) = (&mut self.pins, self.reads_fill_source);
+        let stage = shared.ports.get(usize::from(self.port))?.with(|port| {
             let ring = port.admit(data_descriptors(bytes), ticket)?;
-            let event = TraceEvent::DmaMemcpy {
-                core: ring.name.core.number().into(),
-                source: span.source.0,
-                destination: span.destination.0,
-                size: bytes,
-                pending: self.remaining - bytes,
-            };
-            self.shared.records.trace.emit(event, || self.shared.platform.now());
+            trace_stage(shared, ring.name, span, left);
             // The pins of the whole transfer go with its last batch.
             let mut more;
-            let pins = if last {
-                &mut self.pins
+            let pins = if left == 0 {
+                pins
             } else {
-                more = self.pins.clone();
+                more = pins.clone();
                 &mut more
             };
-            let batch = ring.stage(span, pins, self.reads_fill_source, waker.cloned())?;
+            let batch = ring.stage(span, pins, reads_fill_source, waker.cloned())?;
+            if STARTED {
+                completion::ring_now(shared, ring);
+                if completion::sweep_in_passing(shared, port, batch) && left == 0 {
+                    return Some(Stage::Done);
+                }
+            }
             if let Some(ticket) = ticket {
                 port.leave(ticket);
             }
-            Some(batch)
-        });
-        let Some(batch) = staged else { return false };
-        self.stage = Stage::InFlight(batch);
+            Some(Stage::InFlight(batch))
+        })?;
+        self.stage = stage;
         // From here on the record counts as the reader.
         self.reads_fill_source = false;
-        self.remaining -= bytes;
-        if !last {
+        self.remaining = left;
+        if left != 0 {
             self.advance(bytes);
         }
-        true
+        Some(())
     }
 
     fn advance(&mut self, bytes: u64) {
@@ -213,7 +233,7 @@ impl<P: Platform> Transfer<P> {
         let ticket = match self.stage {
             Stage::New => None,
             Stage::Queued(ticket) => Some(ticket),
-            Stage::InFlight(_) | Stage::Over => {
+            Stage::InFlight(_) | Stage::Done | Stage::Over => {
                 let what = "poll after the end of a copy";
                 return Poll::Ready(Err(Error::InvalidArgument { what, value: 0 }));
             }
@@ -257,9 +277,21 @@ impl<P: Platform> Transfer<P> {
                 }
             }),
             Stage::Queued(ticket) => cell.with(|port| port.leave(ticket)),
-            Stage::New | Stage::Over => {}
+            Stage::New | Stage::Done | Stage::Over => {}
         }
     }
+}
+
+#[inline(always)]
+fn trace_stage<P: Platform>(shared: &Shared<P>, name: RingName, span: Span, pending: u64) {
+    let event = TraceEvent::DmaMemcpy {
+        core: name.core.number().into(),
+        source: span.source.0,
+        destination: span.destination.0,
+        size: span.bytes,
+        pending,
+    };
+    shared.records.trace.emit(event, || shared.platform.now());
 }
 
 impl<P: Platform> Drop for Transfer<P> {
