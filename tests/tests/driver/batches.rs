@@ -9,7 +9,7 @@ use axon_ports::CoreMap;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-use crate::bench::{Bench, Setup, bytes, every, trn1, trn2};
+use crate::bench::{Bench, Setup, bytes, every, trn1, trn2, v2};
 
 const PAGE: u64 = 4096;
 
@@ -39,21 +39,19 @@ async fn read(bench: &Bench, target: &axon::DeviceBuffer<Machine>) -> Vec<u8> {
 
 #[test]
 fn dma_e48_a_batch_of_64_is_one_marker_and_one_doorbell_pair() {
-    for setup in every() {
-        setup.run(async |bench| {
-            let (batch, expected, target) = reversed(&bench, 64).await;
-            let before = (bench.report(), bench.device.counters());
-            batch.await.unwrap();
-            let after = (bench.report(), bench.device.counters());
-            assert_eq!(bench.doorbell_values(0), [65, 65]);
-            assert_eq!(after.0.register_reads, before.0.register_reads);
-            assert_eq!(after.1.batches - before.1.batches, 1);
-            assert_eq!(after.1.descriptors - before.1.descriptors, 65);
-            assert_eq!(after.1.bytes - before.1.bytes, 64 * PAGE);
-            assert_eq!(bench.client.in_flight_bytes(), 0);
-            assert_eq!(read(&bench, &target).await, expected);
-        });
-    }
+    every().run(async |bench| {
+        let (batch, expected, target) = reversed(&bench, 64).await;
+        let before = (bench.report(), bench.device.counters());
+        batch.await.unwrap();
+        let after = (bench.report(), bench.device.counters());
+        assert_eq!(bench.doorbell_values(0), [65, 65]);
+        assert_eq!(after.0.register_reads, before.0.register_reads);
+        assert_eq!(after.1.batches - before.1.batches, 1);
+        assert_eq!(after.1.descriptors - before.1.descriptors, 65);
+        assert_eq!(after.1.bytes - before.1.bytes, 64 * PAGE);
+        assert_eq!(bench.client.in_flight_bytes(), 0);
+        assert_eq!(read(&bench, &target).await, expected);
+    });
 }
 
 #[test]
@@ -185,9 +183,7 @@ fn dma_e16_a_batch_waits_for_room_or_says_again() {
 
 #[test]
 fn dma_e17_v2_a_batch_caught_by_a_reset_is_issued_again() {
-    let mut setup = trn1().budget(100);
-    setup.function.fault("drop-marker=1").unwrap();
-    setup.run(async |bench| {
+    v2().fault("drop-marker=1").budget(100).run(async |bench| {
         let (mut batch, expected, target) = reversed(&bench, 16).await;
         batch.try_start().unwrap();
         let reset = bench.client.reset(CoreMap(1)).unwrap();
@@ -201,9 +197,7 @@ fn dma_e17_v2_a_batch_caught_by_a_reset_is_issued_again() {
 
 #[test]
 fn v2_a_batch_that_reads_what_it_wrote_is_not_issued_again() {
-    let mut setup = trn1().budget(100);
-    setup.function.fault("drop-marker=1").unwrap();
-    setup.run(async |bench| {
+    v2().fault("drop-marker=1").budget(100).run(async |bench| {
         let memory = bench.hbm(2 * PAGE).await;
         let mut batch = bench.client.batch(2).unwrap();
         batch.copy(&memory, 0, &memory, PAGE, PAGE).unwrap();
