@@ -92,3 +92,8 @@ fn dma_e22_dma_e26_dma_e34_dma_e45_queues_and_engines() {
 fn dma_e10_copies_that_are_waited_for_later() {
     check("async");
 }
+
+#[test]
+fn nq_e32_nq_e33_nq_d16_firmware_reads_registers() {
+    check("hwcounters");
+}

@@ -84,7 +84,7 @@ fn dev_e25_firmware_reads_registers() {
 }
 
 #[test]
-fn nq_e32_at_most_8190_registers_and_only_registers() {
+fn nq_e32_nq_d16_at_most_8190_registers_and_only_registers() {
     every().run(async |bench| {
         let word = bench.firmware_word(0);
         let many = vec![word; 8190];

@@ -12,7 +12,7 @@ fn dropping(size: u64) -> QueueSpec {
 }
 
 #[test]
-fn nq_e20_three_records_then_none() {
+fn nq_e20_nq_d17_three_records_then_none() {
     trn1().run(|bench| async move {
         let mut queue = bench.queue(spec(4096)).await;
         bench.control("post nc0 4 count=3 sequence=5 line=0x1234 tag=3 subtype=6 custom=7");

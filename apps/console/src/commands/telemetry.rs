@@ -1,4 +1,4 @@
-//! `metrics`, `tree`, `counters`, `count`, `log`, `trace`, `poster` (specification 07 §16.6).
+//! `metrics`, `tree`, `counters`, `count`, `hwcounters`, `log`, `trace`, `poster` (specification 07 §16.6).
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ use axon::ports::{ClientId, CoreId};
 use axon::{Device, DeviceTelemetry};
 use axon_platform::{Errno, Platform};
 
-use crate::answer::{Failure, Fields, Outcome};
+use crate::answer::{Failure, Fields, Outcome, Value};
 use crate::number;
 use crate::session::Session;
 use crate::words::Words;
@@ -183,6 +183,44 @@ pub(super) fn count<P: Platform>(session: &Session<P>, words: &mut Words<'_>) ->
     };
     changed.map_err(axon::Error::from)?;
     Ok(Fields::new())
+}
+
+/// `hwcounters ADDRESS|bar0+OFF [count=1 step=4] [dev=]`: has firmware read registers; the sum is that
+/// of all values, of which at most 8 are shown.
+pub(super) async fn hardware_counters<P: Platform>(
+    session: &Session<P>,
+    words: &mut Words<'_>,
+    rows: Rows<'_>,
+) -> Outcome {
+    /// Values that are shown.
+    const SHOWN: usize = 8;
+    /// Far above what firmware is asked for, so that the driver refuses it.
+    const MOST: u64 = 1 << 16;
+    let device = device_option(session, words)?;
+    let count = words.option_limited("count", MOST)?.unwrap_or(1) as usize;
+    let step = words.option_number("step")?.unwrap_or(4);
+    let first = first_address(&device, words.word("address")?)?;
+    words.finish()?;
+    let mut addresses = Vec::new();
+    let no_memory = |_| Failure::new(Errno::ENOMEM, "no memory for the addresses");
+    addresses.try_reserve_exact(count).map_err(no_memory)?;
+    addresses.extend((0..count as u64).map(|n| first.wrapping_add(step.wrapping_mul(n))));
+    let values = device.hardware_counters(&addresses).await?;
+    for (address, value) in addresses.iter().zip(&values).take(SHOWN) {
+        rows(&Fields::new().address("address", *address).with("value", Value::Word(*value)));
+    }
+    let sum = values.iter().map(|value| u64::from(*value)).sum::<u64>();
+    Ok(Fields::new().with("count", values.len()).with("sum", sum))
+}
+
+/// An address as the device sees it, or an offset in the register window.
+fn first_address<P: Platform>(device: &Device<P>, word: &str) -> Result<u64, Failure> {
+    let Some(offset) = word.strip_prefix("bar0+") else {
+        return number::number("address", word);
+    };
+    let offset = number::number("offset", offset)?;
+    let address = device.hal().register_address(offset, 4);
+    Ok(address.ok_or_else(|| Failure::invalid("the register window has no such offset"))?.0)
 }
 
 /// `log [LIMIT] [CLIENT] [dev=]`: the newest records of the event ring.

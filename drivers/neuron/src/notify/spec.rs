@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn nq_e14_a_third_kind_of_producer_is_no_command() {
+    fn nq_e14_nq_d14_a_third_kind_of_producer_is_no_command() {
         assert_eq!(Producer::from_numbers(0, 300), Ok(Producer::Core(300)));
         assert_eq!(Producer::from_numbers(1, 5), Ok(Producer::TopSp(5)));
         for kind in [2, 256, u32::MAX] {

@@ -258,6 +258,35 @@ fn tel_e46_a_device_without_clients_parses_and_counts_from_zero() {
     assert_eq!(find(&families, "neuron_sram_ecc_corrected_errors_total").samples.len(), 0);
 }
 
+/// A parser that others use finds every sample, of the kind that was declared.
+#[test]
+fn a_parser_of_others_reads_every_sample() {
+    use prometheus_parse::{Scrape, Value};
+    let device = FakeDevice::v3();
+    let telemetry = telemetry(&device, facts_v3());
+    let own = telemetry.acquire(client(1)).unwrap();
+    own.add(core(2), CoreCounter::INFER_COMPLETED, 120).unwrap();
+    let text = render(&[telemetry.snapshot().unwrap()]);
+    let scrape = Scrape::parse(text.lines().map(|line| Ok(line.to_string()))).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    // The buckets of a histogram are one sample of the parser.
+    let plain = lines.filter(|line| !line.contains("_bucket{")).count();
+    let histograms =
+        |sample: &&prometheus_parse::Sample| matches!(sample.value, Value::Histogram(_));
+    assert_eq!(scrape.samples.len() - scrape.samples.iter().filter(histograms).count(), plain);
+    assert_eq!(scrape.docs.len(), families::FAMILIES.len());
+    for sample in &scrape.samples {
+        let counter = sample.metric.ends_with("_total");
+        assert_eq!(counter, matches!(sample.value, Value::Counter(_)), "{}", sample.metric);
+    }
+    let completed = scrape.samples.iter().find(|sample| {
+        sample.metric == "neuron_core_execution_status_total"
+            && sample.labels.get("core") == Some("2")
+            && sample.labels.get("status") == Some("success")
+    });
+    assert_eq!(completed.unwrap().value, Value::Counter(120.0));
+}
+
 #[test]
 fn the_families_are_those_of_the_specification() {
     // Every name in the table of 07 §16.4.
