@@ -51,6 +51,8 @@ pub struct DmaQueue<P: Platform> {
 pub struct H2tQueues<P: Platform> {
     shared: Arc<Shared<P>>,
     claims: Claims,
+    /// Of the core when they were taken.
+    epoch: u32,
 }
 
 impl<P: Platform> Client<P> {
@@ -113,7 +115,8 @@ impl<P: Platform> Client<P> {
         service: u32,
     ) -> Result<H2tQueues<P>, Error> {
         let claims = self.queues().h2t_alloc(core.number(), copy, service).await?;
-        Ok(H2tQueues { shared: self.shared().clone(), claims })
+        let epoch = self.device().neuron().core_epoch(core);
+        Ok(H2tQueues { shared: self.shared().clone(), claims, epoch })
     }
 }
 
@@ -215,8 +218,13 @@ impl<P: Platform> H2tQueues<P> {
     /// The copy queue at position `at`.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] where there are fewer.
+    /// [`Error::InvalidArgument`] where there are fewer; [`Error::Stale`] behind a reset of the core,
+    /// when the queue may already be another client's.
     pub fn copy_queue(&self, at: usize) -> Result<QueueId, Error> {
+        let core = self.claims.core;
+        if self.shared.device.neuron().core_epoch(core) != self.epoch {
+            return Err(axon_neuron::Error::Stale { core }.into());
+        }
         let mut queues = QueueId::all().filter(|q| self.claims.copy & 1 << q.number() != 0);
         queues.nth(at).ok_or(Error::InvalidArgument { what: "copy queue", value: at as u64 })
     }

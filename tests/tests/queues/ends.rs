@@ -64,11 +64,12 @@ fn queues_from_before_a_reset_are_stale() {
             let mut queue = queue.unwrap();
             let h2t = bench.client.h2t_queues(core(0), 1, 1).await.unwrap();
             let engine = h2t.engine().number();
+            let q = h2t.copy_queue(0).unwrap().number();
             bench.client.reset(CoreMap(1)).unwrap().await.unwrap();
             let rung = bench.doorbells().len();
             assert_eq!(errno(queue.start(0, 1)), Errno::ESTALE);
             assert_eq!(errno(queue.acknowledge(0)), Errno::ESTALE);
-            let q = h2t.copy_queue(0).unwrap().number();
+            assert_eq!(errno(h2t.copy_queue(0)), Errno::ESTALE);
             let owner = bench.device.queue_owner(engine, q).unwrap();
             assert_eq!(owner, RingOwner::Stale(bench.client.id()));
             assert_eq!(errno(bench.client.queues().h2t_free(0, 1 << q).await), Errno::ESTALE);
