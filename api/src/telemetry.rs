@@ -239,6 +239,11 @@ impl<P: Platform> Device<P> {
         self.neuron().performance_profile()
     }
 
+    /// Whether HBM can run at 7200 MT/s, as firmware says after the first reset; `None` before.
+    pub fn hbm_7200(&self) -> Option<bool> {
+        self.neuron().hbm_7200()
+    }
+
     /// Profiles that firmware offers for a feature; 0 for all.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ use axon_ports::telemetry::{DeviceRecords, EventKind};
 use axon_ports::{Chunk, ClientId, CoreId, DeviceIndex, RoutingId};
 
 use crate::dma::engine;
+use crate::registers::misc_ram;
 use crate::reset::ResetTicket;
 use crate::shared::Shared;
 use crate::state::CoreState;
@@ -165,7 +166,12 @@ impl<P: Platform> NeuronDevice<P> {
         let shared = self.shared();
         shared.hal.check_register(offset, shared.registers.len_bytes())?;
         shared.check_alive()?;
-        Ok(shared.registers.read32(offset))
+        // All-ones in a word of firmware may mean that nobody is there (01 §5); elsewhere it is data.
+        let word = offset.checked_sub(shared.hal.tables().map.misc_ram);
+        match word.filter(|word| *word < misc_ram::LEN) {
+            Some(word) => shared.misc_ram(word),
+            None => Ok(shared.registers.read32(offset)),
+        }
     }
 
     /// Writes the 32-bit register at `offset`, for a client.

@@ -124,6 +124,8 @@ pub struct FunctionConfig {
     pub seed: u64,
     /// Start-up time in which MiscRAM reads 0xdeadbeef.
     pub firmware_late_ns: u64,
+    /// Whether firmware offers profiles for HBM-7200.
+    pub hbm_7200: bool,
     /// Length of a reset.
     pub reset_ns: u64,
     /// How long `FW_STATUS` says "not ready" after `RESET` cleared.
@@ -198,6 +200,7 @@ impl FunctionConfig {
             server_rack_id: 0,
             seed: 0,
             firmware_late_ns: 0,
+            hbm_7200: false,
             reset_ns: 20_000_000,
             ready_delay_ns: 0,
             mailbox_delay_ns: 0,

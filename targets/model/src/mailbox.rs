@@ -20,6 +20,8 @@ const READ: u8 = 1;
 const POST_TO_CW: u8 = 2;
 const SET_POWER_PROFILE: u8 = 3;
 const GET_DATA: u8 = 4;
+/// Feature of GET_DATA type 2.
+const HBM_7200: u8 = 5;
 const SET_FEATURE: u8 = 5;
 
 const SUCCESS: u8 = 0;
@@ -163,7 +165,8 @@ impl Function {
 
     /// GET_DATA in the layout of 01 §7.
     ///
-    /// assumed: profiles 0 to 2 exist and no feature has any.
+    /// assumed: profiles 0 to 2 exist; HBM-7200 has the first of its own where it is configured, no
+    /// other feature has any.
     fn get_data(&self, payload: &[u8]) -> (u8, Vec<u8>) {
         match payload {
             [1, _, 0, 0] => (SUCCESS, vec![self.profile, 0, 0, 0]),
@@ -172,6 +175,9 @@ impl Function {
                 if *feature == 0 {
                     answer[0] = 3;
                     answer[4] = 0b111;
+                } else if *feature == HBM_7200 && self.config.hbm_7200 {
+                    answer[0] = 1;
+                    answer[4] = 0b1;
                 }
                 (SUCCESS, answer)
             }

@@ -68,6 +68,12 @@ impl Setups {
         self
     }
 
+    /// Those of one product.
+    pub fn only(mut self, product: Product) -> Self {
+        self.0.retain(|setup| setup.function.product == product);
+        self
+    }
+
     /// Arms a fault.
     pub fn fault(self, fault: &str) -> Self {
         self.with(|setup| setup.function.fault(fault).unwrap())

@@ -171,10 +171,11 @@ pub fn misc_ram(product: Product) -> u64 {
     }
 }
 
-/// Writes to MiscRAM, by offset in it.
+/// Writes to MiscRAM, by offset in it, up to the first question to firmware.
 pub fn firmware_writes(report: &Report, product: Product) -> Vec<(u64, u32)> {
     let base = misc_ram(product);
     let inside = |offset: u64| offset.checked_sub(base).filter(|&at| at < 0x1000);
     let trace = report.register_trace.iter();
-    trace.filter_map(|record| Some((inside(record.offset)?, record.value))).collect()
+    let writes = trace.filter_map(|record| Some((inside(record.offset)?, record.value)));
+    writes.take_while(|(offset, _)| *offset != 0x100).collect()
 }

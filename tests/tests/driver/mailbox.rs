@@ -5,12 +5,13 @@ use std::time::Duration;
 use axon::Error;
 use axon::ports::telemetry::EventKind;
 use axon::ports::telemetry::counters::MailboxCommand;
+use axon_model::Product;
 use axon_platform::Errno;
 use axon_ports::CoreMap;
 use embassy_futures::join::join;
 use embassy_futures::select::select;
 
-use crate::bench::{Bench, every, later, v2};
+use crate::bench::{Bench, Setups, every, later, v2};
 
 /// Writes into MiscRAM since the trace was cleared.
 fn writes(bench: &Bench) -> Vec<(u64, u32)> {
@@ -34,13 +35,15 @@ fn records(bench: &Bench) -> std::sync::Arc<axon::ports::telemetry::DeviceRecord
     bench.device.records().clone()
 }
 
+/// Answers of the model, but for the one to the question that V3 asks after its first reset.
 fn answers(bench: &Bench) -> u64 {
-    bench.report().mailbox_answers
+    bench.report().mailbox_answers - counted(bench, MailboxCommand::GetData).1
 }
 
 #[test]
 fn dev_e24_a_profile_in_the_register_file() {
-    later().run(async |bench| {
+    // Without a reset nothing was asked before.
+    later().with(|setup| setup.config.no_reset = true).run(async |bench| {
         bench.control("trace registers on");
         bench.client.set_power_profile(1).await.unwrap();
         let expected = [
@@ -320,5 +323,46 @@ fn a_device_that_is_gone_is_seen_by_the_first_attempt() {
             assert!(matches!(bench.client.set_power_profile(1).await, Err(Error::DeviceGone)));
         }
         assert!(matches!(bench.client.post_metric(b"abc").await, Err(Error::DeviceGone)));
+    });
+}
+
+#[test]
+fn v3_asks_for_hbm_7200_once_and_no_reset_fails_for_it() {
+    let knows = |setups: Setups, wanted: bool, questions: u64| {
+        setups.run(async |bench| {
+            let asked = |bench: &Bench| counted(bench, MailboxCommand::GetData).1;
+            assert_eq!((bench.device.hbm_7200(), asked(&bench)), (Some(wanted), questions));
+            bench.client.reset(CoreMap::DEVICE).unwrap().await.unwrap();
+            assert_eq!((bench.device.hbm_7200(), asked(&bench)), (Some(wanted), questions));
+            bench.control("fault reset-stuck times=1");
+            bench.client.reset(CoreMap::DEVICE).unwrap().await.unwrap_err();
+            assert_eq!(bench.device.hbm_7200(), Some(false), "a failed reset says no");
+        });
+    };
+    let v3 = || later().only(Product::Trn2);
+    let offered = |setups: Setups| setups.with(|setup| setup.function.hbm_7200 = true);
+    knows(offered(v3()), true, 1);
+    knows(v3(), false, 1);
+    for fault in ["mailbox-fail", "mailbox-unknown", "mailbox-silent", "bad-crc"] {
+        knows(offered(v3()).fault(fault), false, 1);
+    }
+    // Old firmware is not asked; V2 and V4 have it never, whatever firmware would say.
+    knows(offered(v3()).with(|setup| setup.function.api_version = 6), false, 0);
+    knows(offered(v2()), false, 0);
+    knows(offered(later().only(Product::Trn3)), false, 0);
+}
+
+#[test]
+fn dev_e45_a_register_read_that_finds_nobody_says_so() {
+    every().run(async |bench| {
+        let word = bench.misc_ram();
+        bench.control("stick 0x40 0xffffffff");
+        assert_eq!(bench.device.read32(word + 0x40).unwrap(), u32::MAX, "one word alone is data");
+        bench.control("fault all-ones");
+        assert_eq!(bench.device.read32(0).unwrap(), u32::MAX, "elsewhere too");
+        assert!(matches!(bench.device.read32(word), Err(Error::DeviceGone)));
+        let reads = bench.report().register_reads;
+        assert_eq!(errno(bench.device.read32(0)), Errno::EIO);
+        assert_eq!(bench.report().register_reads, reads);
     });
 }

@@ -12,6 +12,13 @@ use crate::hal::identity::Generation;
 use crate::shared::Shared;
 use crate::{Error, NeuronDevice};
 
+/// Feature of available profiles: HBM at 7200 MT/s. The number is unconfirmed (01 §7).
+const HBM_7200: u8 = 5;
+
+/// What is known of it: nothing yet; no, without having asked; then 0 or 1 as firmware said.
+pub(super) const UNKNOWN: i8 = -1;
+const NOT_ASKED: i8 = -2;
+
 /// Registers that one question can name.
 const READ_LIMIT: usize = 8190;
 
@@ -120,16 +127,13 @@ impl<P: Platform> NeuronDevice<P> {
     /// # Errors
     /// As [`NeuronDevice::set_performance_profile`].
     pub async fn available_profiles(&self, feature: u8) -> Result<AvailableProfiles, Error> {
-        let mut answer = [0; codec::AVAILABLE_PROFILES_ANSWER];
-        let command = MailboxCommand::GetData;
-        let payload = codec::available_profiles(feature);
-        let len = ask(self.shared(), command, &payload, &mut answer).await?;
-        match (answer.first(), answer.last_chunk()) {
-            (Some(count), Some(bitmap)) if len == answer.len() => {
-                Ok(AvailableProfiles { count: *count, bitmap: *bitmap })
-            }
-            _ => Err(Error::MailboxCorrupt { command }),
-        }
+        available_profiles(self.shared(), feature).await
+    }
+
+    /// Whether HBM can run at 7200 MT/s; `None` until the first reset of the device has ended.
+    pub fn hbm_7200(&self) -> Option<bool> {
+        let known = self.shared().mailbox.hbm_7200.load(Ordering::Relaxed);
+        (known != UNKNOWN).then_some(known > 0)
     }
 
     /// Switches throttling notifications.
@@ -140,6 +144,46 @@ impl<P: Platform> NeuronDevice<P> {
         let payload = codec::set_features(u8::from(on));
         ask(self.shared(), MailboxCommand::SetFeature, &payload, &mut []).await.map(drop)
     }
+}
+
+async fn available_profiles<P: Platform>(
+    shared: &Shared<P>,
+    feature: u8,
+) -> Result<AvailableProfiles, Error> {
+    let mut answer = [0; codec::AVAILABLE_PROFILES_ANSWER];
+    let command = MailboxCommand::GetData;
+    let payload = codec::available_profiles(feature);
+    let len = ask(shared, command, &payload, &mut answer).await?;
+    match (answer.first(), answer.last_chunk()) {
+        (Some(count), Some(bitmap)) if len == answer.len() => {
+            Ok(AvailableProfiles { count: *count, bitmap: *bitmap })
+        }
+        _ => Err(Error::MailboxCorrupt { command }),
+    }
+}
+
+/// Stage 7 of a whole-device reset (05 §11.4): V3 asks once whether HBM can run at 7200 MT/s, the
+/// others cannot. Firmware that does not answer well has not got it; no reset fails for that.
+///
+/// # Errors
+/// [`Error::DeviceGone`].
+pub(crate) async fn after_device_reset<P: Platform>(
+    shared: &Shared<P>,
+    ran: bool,
+) -> Result<(), Error> {
+    let known = &shared.mailbox.hbm_7200;
+    let was_asked = known.load(Ordering::Relaxed) >= 0;
+    if !ran || shared.hal.generation() != Generation::V3 {
+        known.store(if was_asked { 0 } else { NOT_ASKED }, Ordering::Relaxed);
+    } else if !was_asked {
+        let any = match available_profiles(shared, HBM_7200).await {
+            Ok(found) => found.bitmap.iter().any(|bits| *bits != 0),
+            Err(Error::DeviceGone) => return Err(Error::DeviceGone),
+            Err(_) => false,
+        };
+        known.store(any.into(), Ordering::Relaxed);
+    }
+    Ok(())
 }
 
 /// A request in the register file.

@@ -28,6 +28,7 @@ use crate::shared::Shared;
 use crate::{Error, Hal};
 
 pub use commands::AvailableProfiles;
+pub(crate) use commands::after_device_reset;
 
 pub(crate) use turn::{Mailbox, Turn};
 

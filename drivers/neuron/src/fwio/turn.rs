@@ -2,7 +2,7 @@
 
 use core::cell::RefCell;
 use core::future::poll_fn;
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::{AtomicI8, AtomicU8, Ordering};
 use core::task::{Poll, Waker};
 
 use axon_platform::{DmaBuf, Instant, Platform};
@@ -21,6 +21,8 @@ pub(crate) struct Mailbox {
     pub(super) buffers: [DmaBuf; 2],
     /// Performance profile that was set last.
     pub(super) profile: AtomicU8,
+    /// Whether HBM can run at 7200 MT/s, see [`super::commands`].
+    pub(super) hbm_7200: AtomicI8,
     state: Mutex<CriticalSectionRawMutex, RefCell<State>>,
 }
 
@@ -51,7 +53,8 @@ impl Mailbox {
     pub(crate) fn new(buffers: [DmaBuf; 2]) -> Self {
         let state = State { sequence: 1, ..State::default() };
         let state = Mutex::new(RefCell::new(state));
-        Mailbox { buffers, profile: AtomicU8::new(0), state }
+        let hbm_7200 = AtomicI8::new(super::commands::UNKNOWN);
+        Mailbox { buffers, profile: AtomicU8::new(0), hbm_7200, state }
     }
 
     fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {

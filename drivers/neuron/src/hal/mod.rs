@@ -334,6 +334,15 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn runtimes_that_fit_are_those_of_the_generation() {
+        for (id, versions) in
+            [(0x7164, (5, 7)), (0x7264, (5, 7)), (0x7364, (10, 11)), (0x7564, (10, 11))]
+        {
+            assert_eq!(hal(id).tables().compatible_runtime, versions);
+        }
+    }
+
+    #[test]
     fn dev_e02_emulator_cores_come_from_configuration() {
         let mut config = DeviceConfig::default();
         let trn2 = Hal::new(0x7364, 0xf0, None, &config, 1 << 38).unwrap();

@@ -4,6 +4,8 @@
 pub(crate) const NOT_READY: u32 = 0xdead_beef;
 /// What a function that is gone reads as.
 pub(crate) const ALL_ONES: u32 = u32::MAX;
+/// Bytes of the register file.
+pub(crate) const LEN: u64 = 0x1000;
 
 /// Version of the firmware interface.
 pub(crate) const API_VERSION: u64 = 0x000;

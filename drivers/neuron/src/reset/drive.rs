@@ -14,7 +14,7 @@ use super::queue::Batch;
 use super::{handshake, rings};
 use crate::shared::Shared;
 use crate::state::CoreState;
-use crate::{Error, Hal, notify};
+use crate::{Error, Hal, fwio, notify};
 
 /// Cores of the device that are in the map, in ascending order.
 pub(super) fn cores_of(hal: &Hal, map: CoreMap) -> impl Iterator<Item = CoreId> + use<> {
@@ -25,6 +25,9 @@ pub(super) fn cores_of(hal: &Hal, map: CoreMap) -> impl Iterator<Item = CoreId> 
 pub(crate) async fn run<P: Platform, M: MemoryPort>(shared: Arc<Shared<P>>, memory: M) {
     while let Some(batch) = next(&shared).await {
         let result = drive(&shared, &memory, batch).await;
+        if result.is_err() && batch.map.is_device() {
+            let _ = fwio::after_device_reset(&shared, false).await;
+        }
         if shared.is_stopped() {
             break;
         }
@@ -73,7 +76,12 @@ async fn drive<P: Platform, M: MemoryPort>(
         rings::release(shared, map);
     }
     notify::after_reset(shared, map, !no_reset);
-    rings::initialise(shared, memory, map).await
+    rings::initialise(shared, memory, map).await?;
+    if map.is_device() {
+        // The pod learns of it from the state that follows.
+        fwio::after_device_reset(shared, !no_reset).await?;
+    }
+    Ok(())
 }
 
 /// 0, or the error number.
