@@ -367,6 +367,10 @@ impl<'a, P: Platform> View<'a, P> {
     pub fn device(&self) -> &'a Device<P> {
         &self.client.device
     }
+
+    pub(crate) fn into_pin(self) -> Pin {
+        self.pin
+    }
 }
 
 /// A checked range that nobody holds yet.

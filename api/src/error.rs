@@ -337,6 +337,7 @@ impl fmt::Display for Error {
                 write!(f, "all {} attach slots of the device are in use", ClientSlot::COUNT)
             }
             Error::Busy { what } => write!(f, "{what} is in use"),
+            Error::NoMemory { asked: 0, .. } => f.write_str("size 0 is nothing to allocate"),
             Error::NoMemory { location, asked, free, largest } => {
                 let location = match location {
                     Location::Host => "host",

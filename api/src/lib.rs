@@ -27,6 +27,7 @@
 //! | `buffer` | [`DeviceBuffer`], [`HostBuffer`], [`View`]: memory and the ways in and out |
 //! | `neuron_core` | [`NeuronCore`], claims: who initialises, loads, runs and owns a core |
 //! | `pod` | the pod that the host belongs to |
+//! | `program` | writes into the engines of a core |
 //! | `sync_words` | [`Semaphore`], [`Event`]: inline, one register each |
 //! | `notifications` | [`NotificationQueue`]: a stream of 16-byte records |
 //! | `queue` | [`DmaQueue`], [`H2tQueues`]: rings of the client, zero-copy, numbered copies |
@@ -57,6 +58,7 @@ mod notifications;
 pub mod pattern;
 mod peers;
 mod pod;
+mod program;
 mod queue;
 pub mod raw;
 mod span;

@@ -1,7 +1,8 @@
-//! `cargo xtask bench`: a benchmark in a VM that counts guest instructions.
+//! `cargo xtask bench`: a benchmark in a VM that counts guest instructions, and what it is compared
+//! with.
 
-#[allow(dead_code)] // the benchmarks that draw charts are being built
 pub mod chart;
+mod memory;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -37,6 +38,8 @@ enum Benchmark {
     State,
     /// Semaphores, notifications, counters, trace points
     Notify,
+    /// The memory service, in the image and beside other allocators on this machine
+    Memory,
 }
 
 /// The machine of a benchmark as a command line of its own.
@@ -56,10 +59,15 @@ pub fn bench(bench: &BenchOptions) -> Result<ExitCode, Error> {
         Benchmark::Hop => ("hop", "none"),
         Benchmark::State => ("state", "trn1,trn2"),
         Benchmark::Notify => ("notify", "trn1"),
+        Benchmark::Memory => return memory::bench(bench),
     };
-    let words = ["bench", "--device", device, "--icount", "--", name];
-    let mut options = Machine::parse_from(words).options;
+    let mut options = machine_options(name, device);
     options.report = bench.report.clone();
     options.json = bench.json;
     run::run("bench", &options)
+}
+
+/// The machine on which `apps/bench` runs a benchmark.
+fn machine_options(name: &str, device: &str) -> MachineOptions {
+    Machine::parse_from(["bench", "--device", device, "--icount", "--", name]).options
 }

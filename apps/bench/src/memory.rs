@@ -90,7 +90,7 @@ type Outcome = Result<Vec<Row>, MemoryError>;
 /// # Errors
 /// Where there is no room for the tasks or no memory for the service.
 pub(crate) async fn measure<P: Platform>(machine: &P) -> Result<Vec<Row>, Error> {
-    let mut rows = with_service(machine, look).await?;
+    let mut rows = with_service(machine, set(machine, true)?, look).await?;
     rows.extend(under(machine, EMPTY).await?);
     Ok(rows)
 }
@@ -100,25 +100,30 @@ pub(crate) async fn measure<P: Platform>(machine: &P) -> Result<Vec<Row>, Error>
 /// # Errors
 /// As [`measure`].
 pub(crate) async fn measure_all<P: Platform>(machine: &P) -> Result<Vec<Row>, Error> {
-    let mut rows = with_service(machine, look).await?;
-    for load in [LOADED, BEHIND_HOLES, INTO_HOLES] {
+    let mut rows = with_service(machine, set(machine, true)?, look).await?;
+    for load in [LOADED, BEHIND_HOLES, INTO_HOLES, FULL] {
         rows.extend(under(machine, load).await?);
     }
-    rows.extend(direct(machine, set(machine)?)?);
-    rows.extend(with_service(machine, end_of_client).await?);
+    rows.extend(direct(machine, set(machine, true)?)?);
+    rows.extend(with_service(machine, set(machine, true)?, end_of_client).await?);
     Ok(rows)
 }
 
 async fn under<P: Platform>(machine: &P, load: Load) -> Result<Vec<Row>, Error> {
-    with_service(machine, |machine, client, somebody, tell| {
+    let set = set(machine, load.small_arena)?;
+    with_service(machine, set, |machine, client, somebody, tell| {
         turn_over(load, machine, client, somebody, tell)
     })
     .await
 }
 
-fn set<P: Platform>(machine: &P) -> Result<MemorySet<PlatformMemory<P>>, MemoryError> {
+fn set<P: Platform>(
+    machine: &P,
+    small_arena: bool,
+) -> Result<MemorySet<PlatformMemory<P>>, MemoryError> {
     let config = MemoryConfig { host_memory_size: 0, ..MemoryConfig::default() };
-    MemorySet::new(config, GEOMETRY, PlatformMemory(machine.clone()))
+    let geometry = MemoryGeometry { small_arena, ..GEOMETRY };
+    MemorySet::new(config, geometry, PlatformMemory(machine.clone()))
 }
 
 /// Where a measuring task leaves its rows.
@@ -138,13 +143,14 @@ macro_rules! or_tell {
 /// Starts a service of its own and a task that measures it.
 async fn with_service<P, F>(
     machine: &P,
+    set: MemorySet<PlatformMemory<P>>,
     measure: impl FnOnce(P, MemoryClient, Somebody, Tell) -> F,
 ) -> Result<Vec<Row>, Error>
 where
     P: Platform,
     F: Future<Output = ()> + Send + 'static,
 {
-    let (client, service) = MemoryService::new(set(machine)?);
+    let (client, service) = MemoryService::new(set);
     machine.spawn("bench-memory", service.run())?;
     let somebody = Somebody::new()?;
     client.attach(somebody.id, somebody.slot).await?;
@@ -188,12 +194,16 @@ struct Load {
     holes: bool,
     /// Bytes of the measured chunks.
     size: u64,
+    /// Whether small chunks have an arena of their own.
+    small_arena: bool,
 }
 
-const EMPTY: Load = Load { live: &[0], holes: false, size: PAGE };
-const LOADED: Load = Load { live: &[0, 1000, 10_000, 100_000], holes: false, size: PAGE };
-const BEHIND_HOLES: Load = Load { live: &[2 * HOLES], holes: true, size: 2 * PAGE };
-const INTO_HOLES: Load = Load { live: &[2 * HOLES], holes: true, size: PAGE };
+const EMPTY: Load = Load { live: &[0], holes: false, size: PAGE, small_arena: true };
+const LOADED: Load = Load { live: &[0, 1000, 10_000, 100_000], ..EMPTY };
+const BEHIND_HOLES: Load = Load { live: &[2 * HOLES], holes: true, size: 2 * PAGE, ..EMPTY };
+const INTO_HOLES: Load = Load { size: PAGE, ..BEHIND_HOLES };
+/// More than the small arena holds, so that one arena has them all.
+const FULL: Load = Load { live: &[1000, 1_000_000], small_arena: false, ..EMPTY };
 
 /// Allocating and freeing under a load.
 async fn turn_over<P: Platform>(
@@ -211,7 +221,8 @@ async fn turn_over<P: Platform>(
     for &live in load.live {
         let more = live - live_handles.len();
         or_tell!(tell, fill(&client, &mut batch, somebody, more, &mut live_handles).await);
-        let mut what = format!("{live} live chunks");
+        let arena = if load.small_arena { "" } else { " of one arena" };
+        let mut what = format!("{live} live chunks{arena}");
         if load.holes {
             for &handle in live_handles.iter().skip(1).step_by(2) {
                 or_tell!(tell, client.free(Some(somebody.id), handle).await);

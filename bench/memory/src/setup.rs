@@ -5,7 +5,8 @@ use axon_memory::{MemoryConfig, MemorySet};
 use axon_platform::DeviceAddr;
 use axon_ports::memory::ChannelGeometry;
 use axon_ports::{
-    AllocRequest, Category, ClientId, ClientSlot, Lifespan, Location, MemoryGeometry,
+    AllocRequest, Category, ChunkFacts, ClientId, ClientSlot, CoreId, Lifespan, Location,
+    MemoryGeometry,
 };
 
 /// A Trn1 without reserve pools.
@@ -21,6 +22,37 @@ pub fn trn1() -> MemorySet<HeapMemory> {
     };
     let config = MemoryConfig { host_memory_size: 0, ..MemoryConfig::default() };
     MemorySet::new(config, geometry, HeapMemory::new(0)).expect("a Trn1 has room for its tables")
+}
+
+/// One region of 24 GiB of a single channel, without a small arena.
+pub fn full_region() -> MemorySet<HeapMemory> {
+    let channel = |size| ChannelGeometry { base: DeviceAddr(0), size };
+    let geometry = MemoryGeometry {
+        channels: [channel(24 << 30), channel(0), channel(0), channel(0)],
+        channel_count: 1,
+        regions_per_channel: 1,
+        host_base: 1 << 46,
+        cores: 8,
+        small_arena: false,
+    };
+    let config = MemoryConfig { host_memory_size: 0, ..MemoryConfig::default() };
+    MemorySet::new(config, geometry, HeapMemory::new(0)).expect("there is room for its tables")
+}
+
+/// What a published chunk of device memory is.
+pub fn facts() -> ChunkFacts {
+    ChunkFacts {
+        pa: DeviceAddr(0x1000),
+        size: 4096,
+        reach: 4096,
+        location: Location::Device,
+        channel: 0,
+        region: 0,
+        core: CoreId::ALL[0],
+        category: Category::TENSORS_DEVICE,
+        lifespan: Lifespan::Client,
+        owner: Some(client().0),
+    }
 }
 
 /// The one client.

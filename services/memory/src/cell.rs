@@ -162,25 +162,31 @@ impl Cell {
         let first = if small_first { Part::Small } else { Part::Main };
         match self.allocate_in(first, bytes, placement, record, faults) {
             Ok(pa) => Ok((pa, first)),
-            Err(ArenaError::Full) => {
-                self.allocate_other(small_first, bytes, placement, record, faults)
-            }
+            Err(ArenaError::Full) => self.allocate_placed_other(bytes, placement, record, faults),
             Err(error) => Err(error),
         }
     }
 
-    /// The arena that was not preferred.
+    /// As [`Self::allocate`], from the arena that is not preferred.
     #[cold]
     #[inline(never)]
-    fn allocate_other(
+    pub(crate) fn allocate_other(
         &mut self,
-        small_first: bool,
+        bytes: u64,
+        record: u32,
+        faults: &mut Faults,
+    ) -> Result<(u64, Part), ArenaError> {
+        self.allocate_placed_other(bytes, Placement::Anywhere, record, faults)
+    }
+
+    fn allocate_placed_other(
+        &mut self,
         bytes: u64,
         placement: Placement,
         record: u32,
         faults: &mut Faults,
     ) -> Result<(u64, Part), ArenaError> {
-        let other = if small_first { Part::Main } else { Part::Small };
+        let other = if bytes <= self.small_alloc_max { Part::Main } else { Part::Small };
         let pa = self.allocate_in(other, bytes, placement, record, faults)?;
         if !self.warned {
             self.warned = true;

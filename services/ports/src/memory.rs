@@ -265,6 +265,7 @@ impl fmt::Display for MemoryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             MemoryError::Invalid { what, value } => write!(f, "{what} {value:#x} is not allowed"),
+            MemoryError::NoMemory { asked: 0, .. } => f.write_str("size 0 is nothing to allocate"),
             MemoryError::NoMemory { location, asked, free, largest } => write!(
                 f,
                 "no {} memory for {asked} bytes (asked={asked} free={free} largest={largest})",

@@ -228,7 +228,9 @@ mod tests {
     }
 
     #[test]
-    fn dev_e08_v3_and_v4_hbm_in_bar4() {
+    fn dev_e08_mem_e68_v3_and_v4_hbm_in_bar4() {
+        assert_eq!(window(&hal(0x7364), 0x8040_0100_0000, 0x1000), Some(0x30_0100_0000));
+        assert_eq!(window(&hal(0x7364), 0x8040_0000_0000, 0x1000), Some(0x30_0000_0000));
         assert_eq!(window(&hal(0x7364), 0x8040_0000_1000, 0x1000), Some(0x30_0000_1000));
         assert_eq!(window(&hal(0x7364), 0x6_0000_0000, 0x1000), None);
         assert_eq!(window(&hal(0x7564), 0x6_0000_0000, 0x1000), Some(0x6_0000_0000));

@@ -13,6 +13,7 @@ use axon_ports::{AllocRequest, Category, ChunkName, ChunkTable, ClientId, Lifesp
 
 use super::query::is_notification;
 use super::{MemorySet, State};
+use crate::arena::ArenaError;
 use crate::cell::round_up;
 use crate::config::PAGE;
 use crate::counters::{Account, Payer};
@@ -68,7 +69,10 @@ impl<S: HostSource> State<S> {
         let generation = NonZeroU32::new(record.next_generation())?;
         let size = round_up(request.size);
         let cell = self.cells.get_mut(request.channel as usize)?;
-        let (pa, part) = cell.allocate(size, handle, &mut self.faults).ok()?;
+        let (pa, part) = match cell.allocate(size, handle, &mut self.faults) {
+            Err(ArenaError::Full) => cell.allocate_other(size, handle, &mut self.faults).ok()?,
+            found => found.ok()?,
+        };
         if self.records.advance(table, handle, record, &mut self.faults).is_err() {
             let _ = cell.put_back(part, pa, size, handle);
             return None;

@@ -189,7 +189,7 @@ fn chunks_are_charged_to_their_owner_both_ways() {
 }
 
 #[test]
-fn mem_e69_mem_e70_reserve_pools_serve_when_the_low_zone_is_empty() {
+fn mem_e69_mem_e70_mem_e72_mem_d10_mem_d32_reserve_pools_serve_when_the_low_zone_is_empty() {
     let reserve = MemoryConfig::default();
     let mut set = MemorySet::new(reserve, v2_geometry(), HeapMemory::new(4 * 0x200_0000)).unwrap();
     let (id, slot) = client(1);

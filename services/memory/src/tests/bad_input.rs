@@ -76,6 +76,7 @@ fn a_million_forged_handles_name_nothing() {
         };
         let live = (1..=100).contains(&handle) && ![10, 20, 30].contains(&handle);
         assert_eq!(set.table().find(handle).is_some(), live);
+        assert_eq!(set.table().pin(handle).is_some(), live, "anybody may read");
         let refusal = set.free(Some(other), handle).unwrap_err();
         let expected = if live { Errno::EPERM } else { Errno::EINVAL };
         assert_eq!(refusal.errno(), expected);

@@ -78,7 +78,9 @@ mod tests {
     }
 
     #[test]
-    fn tel_e06_tel_e07_counters_of_high_cores_and_high_numbers() {
+    fn mem_e82_tel_e06_tel_e07_counters_of_high_cores_and_high_numbers() {
+        assert_eq!((core(2, 31), core(3, 30)), (Some(0xde80), Some(0x4d8)));
+        assert_eq!((core(5, 40), core(0, 94)), (Some(0xe6c0), Some(0xdc78)));
         assert_eq!(core(5, 35), Some(0xe698));
         assert_eq!(core(2, 40), Some(0xdec8));
     }

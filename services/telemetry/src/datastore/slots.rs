@@ -227,8 +227,9 @@ mod tests {
     }
 
     #[test]
-    fn release_folds_then_clears_and_is_only_for_the_owner() {
+    fn mem_e80_release_folds_then_clears_and_is_only_for_the_owner() {
         let mut slots = slots();
+        assert!(slots.find(client(1)).is_none(), "nobody has one yet");
         let (shared, tenancy) = slots.acquire(client(1)).unwrap();
         shared.memory().store64(0x108, 7).unwrap();
         shared.memory().write(SLAB_BYTES - 1, &[9]).unwrap();
@@ -245,12 +246,35 @@ mod tests {
     }
 
     #[test]
-    fn tel_e08_a_counter_that_does_not_exist_reads_zero() {
+    fn mem_e79_who_asks_twice_gets_the_same_slab() {
+        let mut slots = slots();
+        let (first, tenancy) = slots.acquire(client(1)).unwrap();
+        let (again, still) = slots.acquire(client(1)).unwrap();
+        assert!(Arc::ptr_eq(&first, &again));
+        assert_eq!(tenancy, still);
+        assert_eq!(SLAB_BYTES, 262_144);
+    }
+
+    #[test]
+    fn mem_e81_a_slab_that_was_never_cleared_comes_first_then_the_longest_unused() {
+        let mut slots = slots();
+        assert_eq!([acquire(&mut slots, 1), acquire(&mut slots, 2)], [0, 1]);
+        assert!(slots.release(client(2), |_| ()));
+        assert!(slots.release(client(1), |_| ()));
+        for number in 3..=16 {
+            assert_eq!(acquire(&mut slots, number), number as usize - 1);
+        }
+        assert_eq!([acquire(&mut slots, 17), acquire(&mut slots, 18)], [1, 0]);
+    }
+
+    #[test]
+    fn mem_e83_tel_e08_a_counter_that_does_not_exist_reads_zero() {
         let mut slots = slots();
         let (shared, _) = slots.acquire(client(1)).unwrap();
         shared.memory().fill(0, SLAB_BYTES, 0xff).unwrap();
         let view = slots.walk().next().unwrap();
         assert_eq!((view.core_counter(0, 95), view.core_counter(16, 0)), (0, 0));
+        assert_eq!(view.core_counter(4, 95), 0);
         assert!(slots.reported.load(Ordering::Relaxed));
         assert_eq!(view.core_counter(15, 94), u64::MAX);
     }
