@@ -27,7 +27,7 @@ fn dma_a_4_kib_is_two_doorbells_and_no_register_read() {
 }
 
 #[test]
-fn dma_e01_size_0_is_refused() {
+fn dma_e01_dma_d01_udma_d01_size_0_is_refused() {
     every().run(async |bench| {
         let (source, target) = (bench.pattern(4096, 1).await, bench.hbm(4096).await);
         let nothing = || source.span(0..0);
@@ -65,7 +65,7 @@ fn dma_e02_dma_e03_odd_sizes_and_places() {
 }
 
 #[test]
-fn dma_e04_dma_e05_the_largest_batch_and_one_byte_more() {
+fn dma_e04_dma_e05_udma_e29_the_largest_batch_and_one_byte_more() {
     one_of_each_map().run(async |bench| {
         let batch = 133_169_152u64;
         let (source, target) = (bench.hbm(batch + 1).await, bench.hbm(batch + 1).await);

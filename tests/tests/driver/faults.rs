@@ -21,7 +21,7 @@ fn micros(bench: &Bench, since: axon_platform::Instant) -> u128 {
 }
 
 #[test]
-fn dma_e14_a_dropped_marker_is_a_timeout_and_the_ring_goes_on() {
+fn dma_e14_dma_d03_udma_d03_a_dropped_marker_is_a_timeout_and_the_ring_goes_on() {
     for (setups, earliest, latest) in [(v2(), 39_901, 41_000), (later(), 79_901, 81_000)] {
         setups.fault("drop-marker=1").run(async |bench| {
             let start = bench.now();
@@ -88,7 +88,7 @@ fn a_wrong_marker_value_is_no_marker() {
 }
 
 #[test]
-fn udma_e21_dma_e46_an_abort_names_engine_queue_and_cause() {
+fn udma_e21_udma_d04_dma_e46_an_abort_names_engine_queue_and_cause() {
     for setup in every().fault("abort-descriptor=a8") {
         let machine = setup.machine();
         let failed = machine.run(async {

@@ -193,7 +193,7 @@ fn dma_e21_resets_cost_no_memory() {
 }
 
 #[test]
-fn dma_e50_st_d32_a_failed_device_reset_refuses_copies_until_one_succeeds() {
+fn dma_e50_dma_d30_st_d32_a_failed_device_reset_refuses_copies_until_one_succeeds() {
     every().run(async |bench| {
         bench.control("fault reset-stuck times=1");
         assert_eq!(

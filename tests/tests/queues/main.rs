@@ -6,6 +6,7 @@
 mod bench;
 mod bound;
 mod claims;
+mod defects;
 mod descriptors;
 mod ends;
 mod numbered;

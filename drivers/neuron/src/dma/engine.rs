@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn udma_e31_error_masks_after_initialisation() {
+    fn udma_e31_udma_d05_udma_d06_udma_d20_error_masks_after_initialisation() {
         let masks = |device, number| {
             let (window, engine) = initialised(device, number);
             let at = |offset| window.value(engine.unit + offset);

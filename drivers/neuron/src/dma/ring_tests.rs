@@ -211,7 +211,7 @@ fn marker_values_count_up_and_skip_zero() {
 }
 
 #[test]
-fn udma_e30_a_late_marker_ends_nothing_but_its_own_batch() {
+fn udma_e30_udma_d02_a_late_marker_ends_nothing_but_its_own_batch() {
     let mut bench = Bench::new(0x7164);
     let first = bench.stage(4096);
     let old = bench.ring.slab[first.slot].marker;
@@ -347,7 +347,7 @@ fn pins_are_held_until_the_marker_or_the_end_of_quarantine() {
 }
 
 #[test]
-fn dma_e17_dma_e47_a_copy_caught_by_a_reset_is_issued_again_three_times() {
+fn dma_e17_dma_e47_dma_d25_a_copy_caught_by_a_reset_is_issued_again_three_times() {
     let mut bench = Bench::new(0x7164);
     let batch = bench.stage(4096);
     let mut markers = Vec::new();
@@ -413,11 +413,20 @@ fn a_copy_onto_itself_and_later_generations_are_not_issued_again() {
 }
 
 #[test]
-fn dma_e16_a_full_ring_stages_nothing() {
+fn dma_e16_dma_d02_udma_d12_a_full_ring_stages_nothing() {
     let mut bench = Bench::new(0x7364);
     for _ in 0..4 {
         stage(&mut bench.ring, span(0, 1 << 32, MAX_BATCH_BYTES));
     }
     assert_eq!(bench.ring.cursor.free(), 8176 - 4 * 2033);
     assert!(!bench.ring.has_room(44) && bench.ring.has_room(43));
+}
+
+#[test]
+fn udma_e04_a_pair_moves_64_kib_at_most() {
+    let mut bench = Bench::new(0x7364);
+    let batch = stage(&mut bench.ring, span(0x1000, 0x9000_0000, 65_537));
+    assert_eq!(bench.ring.slab[batch.slot].count, 3, "two data descriptors and the marker");
+    let lengths = [0, 1].map(|at| bench.ring.memory.load(at).1[0] & 0xffff);
+    assert_eq!(lengths, [0, 1]);
 }

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn dev_e15_dma_e44_host_addresses() {
+    fn dev_e15_dma_e44_udma_d16_host_addresses() {
         let bus = BusAddr(0x123_4000);
         assert_eq!(hal(0x7164).host_address(bus, 4096).unwrap().0, 0x1000_0123_4000);
         assert_eq!(hal(0x7364).host_address(bus, 4096).unwrap().0, 0x4000_0123_4000);

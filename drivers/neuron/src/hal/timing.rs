@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn dev_e44_nothing_wraps() {
+    fn dev_e44_udma_d17_nothing_wraps() {
         assert_eq!(times(0x7364, 0, BatchKind::Sync), (1, 79_900));
         assert_eq!(times(0x7364, 1, BatchKind::Sync), (1, 79_900));
         assert_eq!(times(0x7164, 1, BatchKind::Sync), (1, 39_900));

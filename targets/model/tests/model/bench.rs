@@ -12,21 +12,41 @@ use axon_model::{
 /// Bytes of guest memory, from bus address 0.
 pub const MEMORY_BYTES: u64 = 16 << 30;
 
-pub struct GuestMemory(SharedMemory);
+pub struct GuestMemory {
+    bytes: SharedMemory,
+    /// A page that the function may only read; 0 for none.
+    read_only: AtomicU64,
+}
+
+impl GuestMemory {
+    /// Whether a write of `len` bytes stays off the page that may only be read.
+    fn may_write(&self, address: u64, len: u64) -> bool {
+        let page = self.read_only.load(Ordering::Relaxed);
+        page == 0 || address + len <= page || address >= page + 4096
+    }
+}
 
 impl HostMemory for GuestMemory {
     fn read(&self, address: u64, into: &mut [u8]) -> Result<(), Unmapped> {
         let len_bytes = into.len() as u64;
-        self.0.read(address, into).map_err(|_| Unmapped { address, len_bytes })
+        self.bytes.read(address, into).map_err(|_| Unmapped { address, len_bytes })
     }
 
     fn write(&self, address: u64, from: &[u8]) -> Result<(), Unmapped> {
         let len_bytes = from.len() as u64;
-        self.0.write(address, from).map_err(|_| Unmapped { address, len_bytes })
+        let refused = Unmapped { address, len_bytes };
+        if !self.may_write(address, len_bytes) {
+            return Err(refused);
+        }
+        self.bytes.write(address, from).map_err(|_| refused)
     }
 
     fn store32(&self, address: u64, value: u32) -> Result<(), Unmapped> {
-        self.0.store32(address, value).map_err(|_| Unmapped { address, len_bytes: 4 })
+        let refused = Unmapped { address, len_bytes: 4 };
+        if !self.may_write(address, 4) {
+            return Err(refused);
+        }
+        self.bytes.store32(address, value).map_err(|_| refused)
     }
 }
 
@@ -58,7 +78,7 @@ impl Bench {
 
     pub fn with(config: FunctionConfig) -> Bench {
         let memory = SharedMemory::private(MEMORY_BYTES).expect("guest memory");
-        let memory = Arc::new(GuestMemory(memory));
+        let memory = Arc::new(GuestMemory { bytes: memory, read_only: AtomicU64::new(0) });
         let clock = Arc::new(StandingClock::default());
         let generation = config.generation();
         let mut function =
@@ -109,6 +129,11 @@ impl Bench {
 
     pub fn poke(&self, address: u64, bytes: &[u8]) {
         self.memory.write(address, bytes).expect("guest memory");
+    }
+
+    /// Makes a page one that the function may only read.
+    pub fn set_read_only(&self, page: u64) {
+        self.memory.read_only.store(page, Ordering::Relaxed);
     }
 
     pub fn poke32(&self, address: u64, value: u32) {

@@ -147,6 +147,24 @@ fn a_source_in_memory_the_guest_does_not_share_is_a8() {
 }
 
 #[test]
+fn a_destination_in_memory_that_may_only_be_read_is_b1() {
+    let (mut bench, mut rings) = ready();
+    let page = HOST + 0x10_0000;
+    bench.poke(page, &[5; 4096]);
+    bench.set_read_only(page);
+    // Reading it is no fault; a write that only touches it is, and changes nothing.
+    copy(&mut bench, &mut rings, page, HBM, 4096);
+    assert_eq!(causes(&mut bench, 128), [0; 3]);
+    assert_eq!(bench.hbm(HBM, 4), [5; 4]);
+    let target = bench.tagged(page - 4);
+    rings.pair(&bench, HBM + 8192, target, 8);
+    rings.ring(&mut bench, 1, 1);
+    assert_eq!(causes(&mut bench, 128), [0, 2, 0]);
+    assert_eq!(states(&mut bench, 128).1, S2M_STOPPED);
+    assert_eq!(bench.peek(page - 4, 8), [0, 0, 0, 0, 5, 5, 5, 5]);
+}
+
+#[test]
 fn udma_e22_a_destination_across_the_end_of_hbm_is_b1() {
     let (mut bench, mut rings) = ready();
     bench.poke(HOST, &[9; 8]);
