@@ -73,6 +73,9 @@ pub const BOOTS: &[Boot] = &[
     boot("messages cost what they may", "--app bench --device none --icount -- hop", |outcomes| {
         within(outcomes, MESSAGE_BOUNDS)
     }),
+    boot("memory costs what it may", "--app bench --device none --icount -- memory", |outcomes| {
+        within(outcomes, MEMORY_BOUNDS)
+    }),
     boot("telling costs what it may", "--app bench --icount -- notify", |outcomes| {
         within(outcomes, NOTIFY_BOUNDS)
     }),
@@ -228,7 +231,23 @@ type Bounds = &'static [(&'static str, u64)];
 const MESSAGE_BOUNDS: Bounds = &[
     ("request and reply: channel and slot", 400),
     ("request and reply: desk", 550),
-    ("looking a handle up, without", 30),
+    ("look a handle up, without", 30),
+];
+
+/// The same whatever lives and whatever holes there are.
+const MEMORY_BOUNDS: Bounds = &[
+    ("look a handle up, with a pin", 60),
+    ("look a handle up, without", 30),
+    ("allocate 4 KiB, 0 live chunks", 700),
+    ("free 4 KiB, 0 live chunks", 700),
+    ("allocate 4 KiB, 100000 live chunks", 700),
+    ("free 4 KiB, 100000 live chunks", 700),
+    ("allocate 8 KiB, 50000 holes of 4 KiB", 700),
+    ("free 8 KiB, 50000 holes of 4 KiB", 700),
+    ("allocate 4 KiB, 50000 holes of 4 KiB", 1100),
+    ("allocate 4 KiB, 1000000 live chunks of one arena", 700),
+    ("allocate 4 KiB, direct call", 250),
+    ("end of a client with 50000 chunks", 15_000_000),
 ];
 
 const NOTIFY_BOUNDS: Bounds = &[
