@@ -6,6 +6,7 @@ mod bench;
 mod bringup;
 mod copies;
 mod defects;
+mod endurance;
 mod environments;
 mod faults;
 mod firmware_words;

@@ -10,7 +10,7 @@ use crate::bench::{later, v2};
 use crate::rig::{Rings, core, errno, host_used, row, writes};
 
 #[test]
-fn dma_e40_dma_d22_udma_d13_queues_of_a_client_that_leaves_are_parked() {
+fn dma_e40_dma_d22_udma_d13_st_d24_queues_of_a_client_that_leaves_are_parked() {
     later().run(async |bench| {
         let leaving = bench.device.open().await.unwrap();
         leaving.queues().h2t_alloc(0, 2, 2).await.unwrap();
@@ -54,7 +54,7 @@ fn dma_e41_a_queue_of_sequencers_is_left_alone() {
 }
 
 #[test]
-fn queues_from_before_a_reset_are_stale() {
+fn st_e29_queues_from_before_a_reset_are_stale() {
     for setup in crate::bench::every() {
         setup.run(async |bench| {
             let rings = Rings::new(&bench.client, 64).await;
@@ -146,6 +146,42 @@ fn a_ring_whose_transfer_never_ended_stays_until_a_reset() {
         assert_eq!(host_used(&bench).await, before);
         assert_eq!(bench.device.memory_totals().draining, 0);
     });
+}
+
+#[test]
+fn st_e58_what_staged_descriptors_name_is_not_reused_while_the_engine_hangs() {
+    for setup in crate::bench::every() {
+        setup.run(async |bench| {
+            let before = bench.device.memory_totals();
+            let leaving = bench.device.open().await.unwrap();
+            let rings = Rings::new(&leaving, 64).await;
+            let source = leaving.alloc_host(axon::HostAlloc::new(4096)).await.unwrap();
+            let named = leaving.alloc_device(axon::DeviceAlloc::new(4096)).await.unwrap();
+            let address = named.device_addr();
+            rings.tx.stage(0, &[row(Side::Tx, source.device_addr(), 4096)]).await.unwrap();
+            rings.rx.stage(0, &[row(Side::Rx, address, 4096)]).await.unwrap();
+            let mut queue = leaving.bind_queue(5, 3, &rings.tx, &rings.rx).await.unwrap();
+            bench.control("fault hang-engine=5");
+            queue.start(1, 1).unwrap();
+            leaving.free(named.handle()).await.unwrap();
+            core::mem::forget((named, source, rings, queue));
+            leaving.close().await;
+            bench.pause(Duration::from_secs(5)).await;
+            assert!(bench.device.memory_totals().draining >= 8192, "time is no proof");
+            let mut others = Vec::new();
+            for _ in 0..64 {
+                others.push(bench.hbm(4096).await);
+            }
+            assert!(others.iter().all(|other| other.device_addr() != address), "handed out");
+            bench.control("fault clear");
+            bench.client.reset(CoreMap::DEVICE).unwrap().await.unwrap();
+            drop(others);
+            bench.pause(Duration::from_millis(5)).await;
+            let after = bench.device.memory_totals();
+            assert_eq!(after, before);
+            assert_eq!(bench.hbm(4096).await.device_addr(), address, "and free again");
+        });
+    }
 }
 
 #[test]

@@ -148,10 +148,12 @@ impl<P: Platform> NeuronDevice<P> {
         let core = wish.hardware.core;
         admit(shared, core).await?;
         if let Some(spare) = making.spare {
+            // Dropped while the old ring drains, the queue is gone with it: nobody would make it.
+            making.name = Some(name);
             if !teardown::retire(shared, name, spare).await {
+                making.name = None;
                 return Err(ended(shared, core, epoch));
             }
-            making.name = Some(name);
             admit(shared, core).await?;
         }
         // From here on in one poll: no reset slips in between.
