@@ -263,7 +263,9 @@ impl<P: Platform> Inner<P> {
             Ok(device) => {
                 if self.change(|progress| progress.enter(&device)) {
                     device.shut_down().await;
-                } else if let Err(error) = self.pod.join(&self.platform, device.neuron()) {
+                } else if let Err(error) =
+                    self.pod.join(&self.platform, device.neuron(), device.memory())
+                {
                     log::error!("{} takes no part in a pod: {error}", device.index());
                 }
                 let state = device.settled().await;

@@ -252,6 +252,7 @@ impl From<axon_neuron::Error> for Error {
             Driver::Stale { .. } => Error::Stale(error),
             Driver::DmaAborted { .. }
             | Driver::RingFaulted { .. }
+            | Driver::LinkSilent { .. }
             | Driver::QuarantineFull { .. }
             | Driver::CoreDown { .. }
             | Driver::MailboxRefused { .. }

@@ -8,8 +8,12 @@ use alloc::sync::Arc;
 use core::cell::RefCell;
 use core::time::Duration;
 
+use axon_memory::MemoryClient;
 use axon_neuron::NeuronDevice;
+use axon_neuron::dma::Link;
+use axon_neuron::hal::LinkSide;
 use axon_neuron::hal::identity::PlatformType;
+use axon_neuron::reset::ResetNews;
 use axon_platform::Platform;
 use axon_pod::wires::{DEVICES, Lane, PodDevice, Side};
 use axon_pod::{
@@ -22,16 +26,28 @@ use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
 
 use crate::{Driver, Error};
 
-type Devices<P> = [Option<NeuronDevice<P>>; DEVICES as usize];
+/// A device of the node, and where memory for its links comes from.
+struct Member<P: Platform> {
+    neuron: NeuronDevice<P>,
+    memory: MemoryClient,
+}
+
+impl<P: Platform> Clone for Member<P> {
+    fn clone(&self) -> Self {
+        Member { neuron: self.neuron.clone(), memory: self.memory.clone() }
+    }
+}
+
+type Devices<P> = [Option<Member<P>>; DEVICES as usize];
 
 /// The devices of the node, by index, as the pod task reaches their words.
 struct Words<P: Platform>(Mutex<CriticalSectionRawMutex, RefCell<Devices<P>>>);
 
 impl<P: Platform> Words<P> {
-    fn add(&self, device: &NeuronDevice<P>) {
+    fn add(&self, member: Member<P>) {
         self.0.lock(|devices| {
-            if let Some(place) = devices.borrow_mut().get_mut(device.index().index()) {
-                *place = Some(device.clone());
+            if let Some(place) = devices.borrow_mut().get_mut(member.neuron.index().index()) {
+                *place = Some(member);
             }
         });
     }
@@ -43,7 +59,7 @@ impl<P: Platform> Words<P> {
         drop(gone);
     }
 
-    fn device(&self, wanted: PodDevice) -> Result<NeuronDevice<P>, WireError> {
+    fn member(&self, wanted: PodDevice) -> Result<Member<P>, WireError> {
         let index = usize::from(wanted.index());
         let found = self.0.lock(|devices| devices.borrow().get(index).cloned().flatten());
         found.ok_or(WireError::DeviceGone)
@@ -55,39 +71,50 @@ struct Wires<P: Platform>(Arc<Words<P>>);
 
 impl<P: Platform> OwnWords for Wires<P> {
     fn read_own(&self, device: PodDevice, offset: u32) -> Result<u32, WireError> {
-        self.0.device(device)?.pod_word(offset).map_err(|_| WireError::DeviceGone)
+        self.0.member(device)?.neuron.pod_word(offset).map_err(|_| WireError::DeviceGone)
     }
 
     fn write_own(&self, device: PodDevice, offset: u32, value: u32) -> Result<(), WireError> {
-        self.0.device(device)?.set_pod_word(offset, value).map_err(|_| WireError::DeviceGone)
+        let neuron = self.0.member(device)?.neuron;
+        neuron.set_pod_word(offset, value).map_err(|_| WireError::DeviceGone)
     }
 }
 
-/// Links are queues of engines that no client has yet: until the driver binds such queues, no
-/// neighbour can be read, and an election says so.
-impl<P: Platform> NeighbourWords for Wires<P> {
-    type Session = core::convert::Infallible;
+/// What a link could not do, as the pod task has to know it.
+fn wire_error(error: axon_neuron::Error) -> WireError {
+    match error {
+        axon_neuron::Error::DeviceGone | axon_neuron::Error::Removed => WireError::DeviceGone,
+        axon_neuron::Error::Busy { .. } | axon_neuron::Error::Again { .. } => WireError::Busy,
+        axon_neuron::Error::NoEngine { .. } => WireError::Unsupported,
+        _ => WireError::NoAnswer,
+    }
+}
 
-    async fn open(
-        &self,
-        _device: PodDevice,
-        _side: Side,
-        _lane: Lane,
-    ) -> Result<Self::Session, WireError> {
-        Err(WireError::Unsupported)
+impl<P: Platform> NeighbourWords for Wires<P> {
+    type Session = Link<P>;
+
+    async fn open(&self, device: PodDevice, side: Side, lane: Lane) -> Result<Link<P>, WireError> {
+        let Member { neuron, memory } = self.0.member(device)?;
+        let side = match side {
+            Side::Left => LinkSide::Left,
+            Side::Right => LinkSide::Right,
+        };
+        let engine = neuron.hal().link_engine(side, lane == Lane::Second);
+        let engine = engine.ok_or(WireError::Unsupported)?;
+        neuron.open_link(&memory, engine).await.map_err(wire_error)
     }
 
     async fn read(
         &self,
-        session: &mut Self::Session,
-        _offset: u32,
-        _into: &mut [u32],
+        link: &mut Link<P>,
+        offset: u32,
+        into: &mut [u32],
     ) -> Result<(), WireError> {
-        match *session {}
+        link.read(offset, into).await.map_err(wire_error)
     }
 
-    async fn close(&self, session: Self::Session) {
-        match session {}
+    async fn close(&self, link: Link<P>) {
+        link.close().await;
     }
 }
 
@@ -116,7 +143,12 @@ impl<P: Platform> HostPod<P> {
     ///
     /// # Errors
     /// No room for the tasks.
-    pub(crate) fn join(&self, platform: &P, device: &NeuronDevice<P>) -> Result<(), Error> {
+    pub(crate) fn join(
+        &self,
+        platform: &P,
+        device: &NeuronDevice<P>,
+        memory: &MemoryClient,
+    ) -> Result<(), Error> {
         let kind = match device.hal().platform_type() {
             PlatformType::Standard => return Ok(()),
             PlatformType::UltraServer => PodKind::Links,
@@ -132,7 +164,7 @@ impl<P: Platform> HostPod<P> {
                 task = Some(new);
                 Joined { pod, words }
             });
-            joined.words.add(device);
+            joined.words.add(Member { neuron: device.clone(), memory: memory.clone() });
             (joined.pod.clone(), task)
         });
         if let Some(task) = task {
@@ -152,18 +184,23 @@ impl<P: Platform> HostPod<P> {
     }
 }
 
-/// Tells the pod how the whole-device resets of one device end, and before each that it has to let
-/// go of the device. Ends with the device.
+/// Tells the pod how the whole-device resets of one device end; before every reset the pod lets go of
+/// the device, and the drive waits for that. Ends with the device.
 async fn watch<P: Platform>(pod: Pod, device: NeuronDevice<P>) {
     let index = device.index().number();
-    let mut seen = DeviceState::Reset;
-    loop {
-        seen = device.state_changed(seen).await;
-        match seen {
-            DeviceState::Reset => pod.leave(index, Leaving::DeviceReset).await,
-            DeviceState::Ready => pod.device_reset(index, true),
-            DeviceState::Invalid if device.pod_word(0).is_err() => return,
-            DeviceState::Invalid => pod.device_reset(index, false),
+    match device.watch_resets() {
+        DeviceState::Reset => {}
+        state => pod.device_reset(index, state == DeviceState::Ready),
+    }
+    while let Some(news) = device.reset_news().await {
+        match news {
+            ResetNews::Begins { whole } => {
+                let why = if whole { Leaving::DeviceReset } else { Leaving::CoreReset };
+                pod.leave(index, why).await;
+                device.allow_reset();
+            }
+            ResetNews::Ended { whole: true, ok } => pod.device_reset(index, ok),
+            ResetNews::Ended { whole: false, .. } => {}
         }
     }
 }

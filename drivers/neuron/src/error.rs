@@ -113,6 +113,11 @@ pub enum Error {
         /// Queue.
         queue: QueueId,
     },
+    /// No answer came over a link to another node.
+    LinkSilent {
+        /// Engine of the link.
+        engine: EngineId,
+    },
     /// Every marker pair of the ring is in quarantine.
     QuarantineFull {
         /// Engine.
@@ -315,6 +320,7 @@ impl Error {
             | Error::MailboxTimeout { .. } => Errno::ETIMEDOUT,
             Error::DmaAborted { .. }
             | Error::RingFaulted { .. }
+            | Error::LinkSilent { .. }
             | Error::QuarantineFull { .. }
             | Error::CoreDown { .. }
             | Error::DeviceFailed
@@ -387,6 +393,7 @@ impl fmt::Display for Error {
             Error::RingFaulted { engine, queue } => {
                 write!(f, "{engine} {queue} takes no work until the device is reset")
             }
+            Error::LinkSilent { engine } => write!(f, "no answer over the link of {engine}"),
             Error::QuarantineFull { engine, queue } => write!(
                 f,
                 "{engine} {queue} has every marker in quarantine; reset the device to go on"

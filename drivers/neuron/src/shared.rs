@@ -10,12 +10,12 @@ use embassy_sync::waitqueue::AtomicWaker;
 
 use axon_ports::telemetry::{DeviceRecords, EventKind};
 
-use crate::dma::{FillSource, Outcome, Port, PortCell, Queues};
+use crate::dma::{FillSource, Links, Outcome, Port, PortCell, Queues};
 use crate::fwio::Mailbox;
 use crate::notify::Notifications;
 use crate::probe::{BusMaster, Rungs};
 use crate::registers::misc_ram;
-use crate::reset::ResetQueue;
+use crate::reset::{ResetQueue, ResetWatch};
 use crate::state::States;
 use crate::{CancelCause, Error, Hal, Window};
 
@@ -57,6 +57,10 @@ pub(crate) struct Shared<P: Platform> {
     pub ports: [PortCell; PORTS],
     /// Queues that clients have.
     pub queues: Queues,
+    /// Links to neighbouring nodes.
+    pub links: Links,
+    /// Who has to let go before a reset.
+    pub reset_watch: ResetWatch,
     pub fill: FillSource,
     pub rungs: Rungs<P>,
 }
@@ -136,6 +140,8 @@ impl<P: Platform> Shared<P> {
             mailbox: Mailbox::new(rungs.mailbox.clone()),
             ports: core::array::from_fn(|_| PortCell::new(Port::in_reset())),
             queues: Queues::new(),
+            links: Links::new(),
+            reset_watch: ResetWatch::new(),
             fill,
             rungs,
         }
@@ -178,6 +184,7 @@ impl<P: Platform> Shared<P> {
         self.stopped.store(true, Ordering::Release);
         self.work.wake();
         self.resets.wake();
+        self.reset_watch.call();
         self.mailbox.call_all();
         self.notifications.call_everybody();
     }

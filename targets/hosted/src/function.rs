@@ -5,7 +5,7 @@
 //! unassigned, as firmware would.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use axon_model::Function;
 use axon_platform::{BarInfo, Bdf, Caching, MapError, MmioWindow, PciFunction};
@@ -29,6 +29,15 @@ impl Slot {
 
     pub(crate) fn model(&self) -> MutexGuard<'_, Function> {
         self.model.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The model, unless it is in the middle of an access.
+    pub(crate) fn try_model(&self) -> Option<MutexGuard<'_, Function>> {
+        match self.model.try_lock() {
+            Ok(model) => Some(model),
+            Err(TryLockError::Poisoned(model)) => Some(model.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Gives every memory BAR an address at or above `next`; returns the first address behind.

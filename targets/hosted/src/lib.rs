@@ -23,6 +23,7 @@
 //! | `ram` | the host memory that devices reach, and who reached outside of what was given out |
 //! | `function` | PCI functions and BAR windows over the model |
 //! | [`Options`] | the command line of a hosted program; [`run`] is its whole `main` |
+//! | [`pod`] | machines linked as an UltraServer |
 //! | `console` | standard input and output, or text given by a test |
 
 #![deny(unsafe_code)]
@@ -34,6 +35,7 @@ mod function;
 mod logger;
 pub mod machine;
 mod options;
+pub mod pod;
 mod ram;
 
 pub use console::{Input, Output};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use axon_model::{ConfigError, FaultError, Function, FunctionConfig, Product, Report};
@@ -74,6 +74,7 @@ pub struct MachineBuilder {
     arguments: Vec<String>,
     files: BTreeMap<String, Vec<u8>>,
     product_name: Option<String>,
+    site: Option<Arc<Site>>,
 }
 
 #[derive(Clone)]
@@ -143,13 +144,21 @@ impl MachineBuilder {
         self
     }
 
+    /// Shares time and executor with another machine: whichever of them runs, all do. The seed of
+    /// the first one decides the order of tasks.
+    pub fn beside(mut self, other: &Machine) -> Self {
+        self.site = Some(other.0.site.clone());
+        self
+    }
+
     /// Makes the machine and assigns the BARs of its functions.
     ///
     /// # Errors
     /// [`BuildError`]
     pub fn build(self) -> Result<Machine, BuildError> {
         let ram = Ram::new(self.memory).map_err(BuildError::Memory)?;
-        let clock = Clock::new();
+        let site = self.site.unwrap_or_else(|| Arc::new(Site::new(self.seed)));
+        let clock = site.clock.clone();
         let accesses = Arc::new(AtomicU64::new(0));
         let mut functions = Vec::new();
         let mut next_bar = BAR_SPACE;
@@ -181,13 +190,14 @@ impl MachineBuilder {
             next_bar = slot.assign_bars(next_bar);
             functions.push(slot);
         }
+        let console = Console::new(self.input, self.output);
+        site.enter(Member { functions: functions.clone(), console: console.clone() });
         Ok(Machine(Arc::new(Inner {
-            clock,
+            site,
             ram,
             functions,
-            executor: Executor::new(self.seed),
             random: Seeded::new(self.seed ^ 0xa0a0_a0a0),
-            console: Console::new(self.input, self.output),
+            console,
             accesses,
             arguments: self.arguments,
             files: self.files,
@@ -200,11 +210,66 @@ impl MachineBuilder {
 #[derive(Clone)]
 pub struct Machine(Arc<Inner>);
 
-struct Inner {
+/// What machines that stand beside each other share.
+struct Site {
     clock: Arc<Clock>,
+    executor: Executor,
+    members: Mutex<Vec<Member>>,
+}
+
+/// What has to be looked at when nobody can run.
+#[derive(Clone)]
+struct Member {
+    functions: Vec<Arc<Slot>>,
+    console: Arc<Console>,
+}
+
+impl Site {
+    fn new(seed: u64) -> Site {
+        Site { clock: Clock::new(), executor: Executor::new(seed), members: Mutex::default() }
+    }
+
+    fn enter(&self, member: Member) {
+        self.members().push(member);
+    }
+
+    fn members(&self) -> MutexGuard<'_, Vec<Member>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody can run: fetch input for a reader, else move time. `false` where neither helps.
+    fn idle(&self) -> bool {
+        let members = self.members();
+        if members.iter().any(|member| member.console.supply()) {
+            return true;
+        }
+        let functions = members.iter().flat_map(|member| &member.functions);
+        let event = functions.filter_map(|slot| slot.model().next_event()).min();
+        let event = event.map(Instant::from_nanos);
+        let Some(next) = [self.clock.next_timer(), event].into_iter().flatten().min() else {
+            return false;
+        };
+        drop(members);
+        self.clock.advance(next);
+        self.run_due_events();
+        true
+    }
+
+    fn run_due_events(&self) {
+        let now = self.clock.now().as_nanos();
+        for slot in self.members().iter().flat_map(|member| &member.functions) {
+            let mut model = slot.model();
+            if model.next_event().is_some_and(|at| at <= now) {
+                model.advance();
+            }
+        }
+    }
+}
+
+struct Inner {
+    site: Arc<Site>,
     ram: Arc<Ram>,
     functions: Vec<Arc<Slot>>,
-    executor: Executor,
     random: Seeded,
     console: Arc<Console>,
     accesses: Arc<AtomicU64>,
@@ -226,6 +291,7 @@ impl Machine {
             arguments: Vec::new(),
             files: BTreeMap::new(),
             product_name: None,
+            site: None,
         }
     }
 
@@ -241,18 +307,18 @@ impl Machine {
         loop {
             // The root takes part in the draw like any other ready task.
             let root_first = root.is_ready() && self.random_bit();
-            if !root_first && self.0.executor.step() {
+            if !root_first && self.0.site.executor.step() {
                 steps = steps.wrapping_add(1);
                 if steps.is_multiple_of(STEPS_BETWEEN_EVENTS) {
-                    self.run_due_events();
+                    self.0.site.run_due_events();
                 }
             } else if root.is_ready() {
                 waits_since = self.now();
                 if let Poll::Ready(output) = root.poll() {
                     return Ok(output);
                 }
-            } else if self.now().since(waits_since) > PATIENCE || !self.idle() {
-                return Err(Stalled { tasks: self.0.executor.names() });
+            } else if self.now().since(waits_since) > PATIENCE || !self.0.site.idle() {
+                return Err(Stalled { tasks: self.0.site.executor.names() });
             }
         }
     }
@@ -308,48 +374,27 @@ impl Machine {
 
     /// How often any task was polled.
     pub fn polls(&self) -> u64 {
-        self.0.executor.polls()
+        self.0.site.executor.polls()
     }
 
     /// Names of the tasks that have not ended.
     pub fn tasks(&self) -> Vec<&'static str> {
-        self.0.executor.names()
+        self.0.site.executor.names()
     }
 
     /// Drops every task, whatever it holds. Tasks hold handles on the machine, so a machine that
     /// had tasks is only freed after this.
     pub fn shut_down(&self) {
         self.0.ram.close();
-        self.0.executor.clear();
+        self.0.site.executor.clear();
     }
 
     fn random_bit(&self) -> bool {
         self.0.random.next() & 1 == 1
     }
 
-    /// Nobody can run: fetch input for a reader, else move time. `false` where neither helps.
-    fn idle(&self) -> bool {
-        if self.0.console.supply() {
-            return true;
-        }
-        let event = self.0.functions.iter().filter_map(|slot| slot.model().next_event()).min();
-        let event = event.map(Instant::from_nanos);
-        let Some(next) = [self.0.clock.next_timer(), event].into_iter().flatten().min() else {
-            return false;
-        };
-        self.0.clock.advance(next);
-        self.run_due_events();
-        true
-    }
-
-    fn run_due_events(&self) {
-        let now = self.now().as_nanos();
-        for slot in &self.0.functions {
-            let mut model = slot.model();
-            if model.next_event().is_some_and(|at| at <= now) {
-                model.advance();
-            }
-        }
+    pub(crate) fn slots(&self) -> &[Arc<Slot>] {
+        &self.0.functions
     }
 }
 
@@ -357,11 +402,11 @@ impl Platform for Machine {
     type Function = HostedFunction;
 
     fn now(&self) -> Instant {
-        self.0.clock.now()
+        self.0.site.clock.now()
     }
 
     fn sleep_until(&self, deadline: Instant) -> impl Future<Output = ()> + Send + 'static {
-        self.0.clock.sleep_until(deadline)
+        self.0.site.clock.sleep_until(deadline)
     }
 
     fn alloc_dma(&self, len_bytes: u64, align: u64) -> Result<DmaBuf, DmaExhausted> {
@@ -381,7 +426,7 @@ impl Platform for Machine {
         name: &'static str,
         task: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), SpawnError> {
-        self.0.executor.spawn(name, Box::pin(task));
+        self.0.site.executor.spawn(name, Box::pin(task));
         Ok(())
     }
 

@@ -30,6 +30,7 @@ mod fault;
 mod fill_source;
 mod gather;
 mod interrupt;
+mod link;
 mod memory;
 mod pieces;
 mod plan;
@@ -57,6 +58,7 @@ use crate::{Counters, Error};
 pub use batch::Batch;
 pub use copy::{Copy, Fill, Target};
 pub use gather::{Direction, ZeroCopy, ZeroCopyOp};
+pub use link::Link;
 pub use plan::HostPiece;
 pub use report::EngineReport;
 
@@ -67,6 +69,7 @@ pub use queues::{
 
 pub(crate) use fault::DRAIN;
 pub(crate) use fill_source::FillSource;
+pub(crate) use link::Links;
 pub(crate) use memory::RingMemory;
 pub(crate) use port::{Port, PortCell};
 pub(crate) use queues::Queues;
@@ -203,5 +206,6 @@ impl<P: Platform> Dma<P> {
             });
         }
         self.0.queues.with(Table::clear);
+        self.0.links.release_all();
     }
 }

@@ -22,6 +22,7 @@ mod addresses;
 mod deny;
 mod engines;
 pub mod identity;
+mod links;
 mod notific;
 mod register_map;
 mod reset_map;
@@ -42,6 +43,7 @@ use tables::Tables;
 
 pub use addresses::SemaphoreView;
 pub use engines::Engine;
+pub use links::LinkSide;
 pub use notific::{HardwareQueue, NOTIFICATION_SLOTS, notification_queue_id};
 pub use register_map::RegisterBlock;
 pub use reset_map::ResetMap;

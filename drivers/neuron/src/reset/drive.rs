@@ -11,6 +11,7 @@ use axon_ports::telemetry::EventKind;
 use axon_ports::{CoreId, CoreMap, MemoryPort};
 
 use super::queue::Batch;
+use super::watch::ResetWatch;
 use super::{handshake, rings};
 use crate::shared::Shared;
 use crate::state::CoreState;
@@ -60,6 +61,7 @@ async fn drive<P: Platform, M: MemoryPort>(
 ) -> Result<(), Error> {
     let no_reset = shared.hal.no_reset();
     let map = if no_reset { CoreMap::DEVICE } else { batch.map };
+    ResetWatch::ask(shared, map).await;
     cores_of(&shared.hal, map).for_each(|core| shared.states.raise_epoch(core));
     shared.states.set_cores(cores_of(&shared.hal, map), CoreState::Resetting);
     rings::fence(shared, map).await;
@@ -114,5 +116,6 @@ fn conclude<P: Platform>(shared: &Shared<P>, batch: Batch, result: Result<(), Er
         rings::reopen(shared, map, state == DeviceState::Invalid);
     }
     shared.states.set_device(state);
+    shared.reset_watch.tell(map, result.is_ok());
     shared.resets.resolve(result);
 }

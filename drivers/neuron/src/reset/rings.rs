@@ -120,6 +120,7 @@ fn release_fill<P: Platform>(shared: &Shared<P>, ring: &mut Ring) {
 /// Stage 5: what was in quarantine under a covered engine can no longer be written.
 pub(super) fn release<P: Platform>(shared: &Shared<P>, map: CoreMap) {
     queues::release(shared, map);
+    shared.links.release(&shared.hal, map);
     for cell in &shared.ports {
         cell.with(|port| {
             let Some(ring) = port.ring() else { return };

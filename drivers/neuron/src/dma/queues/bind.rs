@@ -150,6 +150,10 @@ impl<P: Platform> Dma<P> {
         let place = self.place(request.engine, request.queue)?;
         let hal = &self.0.hal;
         let engine = present(hal, place.engine)?;
+        // An election reads neighbours on queue 0 (05 §17.1).
+        if place.queue.number() == 0 && self.0.links.has(place.engine) {
+            return Err(place.refuse(QueueRefusal::Taken));
+        }
         let entry = table.get(place);
         let mut core = core_of(hal, &engine)?;
         if let Some(entry) = entry.filter(|entry| !entry.is_stale(&self.0.states)) {

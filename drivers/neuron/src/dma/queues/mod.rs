@@ -97,7 +97,7 @@ fn core_of(hal: &Hal, engine: &Engine) -> Result<CoreId, Error> {
 
 impl<P: Platform> Shared<P> {
     /// Where a queue without a ring is parked.
-    fn dummy(&self) -> RingPlace {
+    pub(super) fn dummy(&self) -> RingPlace {
         RingPlace { base: self.rungs.dummy_ring.1.pa(), length: DUMMY_DESCRIPTORS }
     }
 
