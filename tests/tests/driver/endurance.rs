@@ -155,13 +155,13 @@ const CALLS: &[(&str, for<'a> fn(&'a Scene<'a>) -> Call<'a>)] = &[
             let piece = HostRange { handle: host.handle(), offset: 0, len: 4096 };
             let (to, hbm) = (Direction::ToDevice, hbm.handle());
             // V2 refuses it: also a way to end.
-            drop(scene.client.zero_copy(&ZeroCopyRequest::single(to, -1, hbm, 0, piece)).await);
+            let _ = scene.client.zero_copy(&ZeroCopyRequest::single(to, -1, hbm, 0, piece)).await;
         })
     }),
     ("firmware", |scene| {
         Box::pin(async {
-            drop(scene.client.post_metric(b"x").await);
-            drop(scene.client.set_power_profile(1).await);
+            let _ = scene.client.post_metric(b"x").await;
+            let _ = scene.client.set_power_profile(1).await;
             drop(scene.bench.device.hardware_counters(&[]).await);
             let _own = scene.client.datastore().unwrap();
             drop(scene.client.datastore_of(scene.client.id()).await);
