@@ -44,6 +44,7 @@ async fn give_up_after<F: Future<Output = ()>>(polls: u32, future: F) -> Given {
     .await
 }
 
+type MakeCall = for<'a> fn(&'a Scene<'a>) -> Call<'a>;
 type Call<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 /// What a call is tried with: its client, and what was made for it beforehand.
@@ -53,7 +54,7 @@ struct Scene<'a> {
 }
 
 /// Every call that may wait, by the name of what it does. Results do not matter here.
-const CALLS: &[(&str, for<'a> fn(&'a Scene<'a>) -> Call<'a>)] = &[
+const CALLS: &[(&str, MakeCall)] = &[
     ("open", |scene| Box::pin(async { drop(scene.bench.device.open().await) })),
     ("open and close", |scene| {
         Box::pin(async {
