@@ -7,7 +7,7 @@ use core::future::Future;
 use core::time::Duration;
 
 use axon_platform::{
-    BootStats, DmaBuf, DmaExhausted, Instant, ModelControl, Platform, SpawnError, control,
+    BootStats, DmaBuf, DmaExhausted, Instant, ModelControl, Platform, SpawnError, TaskUse, control,
     is_emulated,
 };
 use critical_section::Mutex;
@@ -76,7 +76,15 @@ impl Platform for Machine {
         task: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), SpawnError> {
         log::trace!("spawning {name}");
-        executor::spawn(task)
+        executor::spawn(name, task)
+    }
+
+    fn tasks(&self, each: &mut dyn FnMut(TaskUse)) {
+        executor::tasks(each);
+    }
+
+    fn measure_tasks(&self, on: bool) {
+        executor::measure(on);
     }
 
     #[inline(always)]

@@ -75,6 +75,17 @@ pub struct BootStats {
     pub image_bytes: u64,
 }
 
+/// What one task did since it was spawned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TaskUse {
+    /// Name it was spawned with; several tasks may share one.
+    pub name: &'static str,
+    /// Times it ran.
+    pub polls: u64,
+    /// Time it ran for while [`Platform::measure_tasks`] was on.
+    pub busy: Duration,
+}
+
 /// A machine: clock, timers, host memory, PCI functions, tasks, console.
 ///
 /// Clones are handles on the same machine.
@@ -120,6 +131,18 @@ pub trait Platform: Clone + Send + Sync + 'static {
         name: &'static str,
         task: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), SpawnError>;
+
+    /// Hands every task that was spawned and has not ended to `each`; the application's own is not
+    /// among them. Nothing where the machine does not count.
+    fn tasks(&self, each: &mut dyn FnMut(TaskUse)) {
+        let _ = each;
+    }
+
+    /// Switches on or off that the time of tasks is taken, which costs two looks at the clock each
+    /// time one runs. Off at start.
+    fn measure_tasks(&self, on: bool) {
+        let _ = on;
+    }
 
     /// Orders earlier stores to host memory and write-combining windows before later register
     /// writes. Needed once before every doorbell (specification 02 §7.3).

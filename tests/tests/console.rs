@@ -97,3 +97,8 @@ fn dma_e10_copies_that_are_waited_for_later() {
 fn nq_e32_nq_e33_nq_d16_firmware_reads_registers() {
     check("hwcounters");
 }
+
+#[test]
+fn nq_e20_nq_e21_nq_e22_notifications() {
+    check("notify");
+}

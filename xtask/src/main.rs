@@ -9,6 +9,7 @@ mod run;
 mod sessions;
 mod size;
 mod test;
+mod top;
 mod workspace;
 
 use std::os::unix::process::CommandExt;
@@ -52,6 +53,8 @@ enum Verb {
     },
     /// Measure what axon's own machinery costs
     Bench(BenchOptions),
+    /// Watch an image: tasks, devices, queues, memory, copies a second
+    Top(top::TopOptions),
     /// Build images and compare them with the size limit
     Size {
         /// The application; all where none is named
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Verb::Console { options } => run::run(run::CONSOLE, &options),
         Verb::Test { long, boots } => test::test(long, boots),
         Verb::Bench(options) => bench::bench(&options),
+        Verb::Top(options) => top::top(&options),
         Verb::Size { app } => size::size(&app),
         Verb::Qemu { arguments } => qemu(&arguments),
         Verb::Janitor => {

@@ -31,6 +31,7 @@ struct Task {
     name: &'static str,
     future: Option<BoxedTask>,
     waker: Arc<TaskWaker>,
+    polls: u64,
 }
 
 struct TaskWaker {
@@ -104,7 +105,7 @@ impl Executor {
         let id = id.unwrap_or(tasks.len());
         let waker =
             Arc::new(TaskWaker { id, queued: AtomicBool::new(false), ready: self.ready.clone() });
-        let task = Task { name, future: Some(future), waker: waker.clone() };
+        let task = Task { name, future: Some(future), waker: waker.clone(), polls: 0 };
         if id == tasks.len() {
             tasks.push(task);
         } else {
@@ -123,6 +124,7 @@ impl Executor {
             task.waker.queued.store(false, Ordering::Release);
             // A stale wake-up of a task that has ended.
             let Some(future) = task.future.take() else { return true };
+            task.polls += 1;
             (future, task.waker.clone())
         };
         self.polls.fetch_add(1, Ordering::Relaxed);
@@ -140,6 +142,12 @@ impl Executor {
     /// Names of the tasks that have not ended.
     pub(crate) fn names(&self) -> Vec<&'static str> {
         self.tasks().iter().filter(|t| t.future.is_some()).map(|t| t.name).collect()
+    }
+
+    /// Name and polls of the tasks that have not ended; of the one that runs now too.
+    pub(crate) fn uses(&self) -> Vec<(&'static str, u64)> {
+        let tasks = self.tasks();
+        tasks.iter().filter(|t| !t.name.is_empty()).map(|t| (t.name, t.polls)).collect()
     }
 
     /// How often any task was polled.

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use axon_model::{ConfigError, FaultError, Function, FunctionConfig, Product, Report};
-use axon_platform::{Bdf, DmaBuf, DmaExhausted, Instant, ModelControl, Platform, SpawnError};
+use axon_platform::{
+    Bdf, DmaBuf, DmaExhausted, Instant, ModelControl, Platform, SpawnError, TaskUse,
+};
 
 use crate::clock::Clock;
 use crate::console::{Console, Input, Output};
@@ -428,6 +430,13 @@ impl Platform for Machine {
     ) -> Result<(), SpawnError> {
         self.0.site.executor.spawn(name, Box::pin(task));
         Ok(())
+    }
+
+    /// Time stands still while a task runs: none of them is ever busy.
+    fn tasks(&self, each: &mut dyn FnMut(TaskUse)) {
+        for (name, polls) in self.0.executor.uses() {
+            each(TaskUse { name, polls, busy: core::time::Duration::ZERO });
+        }
     }
 
     fn write_barrier(&self) {

@@ -1,4 +1,4 @@
-//! `fault`, `sleep`, `advance`.
+//! `fault`, `sleep`, `advance`, `tasks`.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -73,4 +73,36 @@ pub(super) async fn sleep<P: Platform>(session: &Session<P>, words: &mut Words<'
     words.finish()?;
     session.platform.sleep(span).await;
     Ok(Fields::new())
+}
+
+/// `tasks [on|off]`: every task with how often it ran and for how long; time is taken only after
+/// `tasks on`. The last line says what time it is.
+pub(super) fn tasks<P: Platform>(
+    session: &Session<P>,
+    words: &mut Words<'_>,
+    rows: &mut dyn FnMut(&Fields),
+) -> Outcome {
+    let switch = match words.peek() {
+        None => None,
+        Some("on") => Some(true),
+        Some("off") => Some(false),
+        Some(other) => {
+            return Err(Failure::invalid(format_args!("`{other}` is neither on nor off")));
+        }
+    };
+    if let Some(on) = switch {
+        words.word("on or off")?;
+        words.finish()?;
+        session.platform.measure_tasks(on);
+        return Ok(Fields::new());
+    }
+    words.finish()?;
+    let mut count = 0u64;
+    session.platform.tasks(&mut |task| {
+        count += 1;
+        let fields = Fields::new().with("task", String::from(task.name));
+        rows(&fields.with("polls", task.polls).with("busy_us", task.busy.as_micros() as u64));
+    });
+    let now = session.platform.now().as_nanos() / 1000;
+    Ok(Fields::new().with("count", count).with("now_us", now))
 }

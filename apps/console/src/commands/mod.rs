@@ -73,6 +73,7 @@ const COMMANDS: &[Usage] = &[
     usage("reset", "reset [nc=MAP]"),
     usage("reset", "reset wait R"),
     usage("reset", "state [DEV]"),
+    usage("telemetry", "tasks [on|off]"),
     usage("telemetry", "metrics [PREFIX]"),
     usage("telemetry", "tree [DEV] [path=PREFIX]"),
     usage("telemetry", "counters [DEV] [client=]"),
@@ -182,6 +183,7 @@ pub(crate) async fn run<P: Platform>(
         "nq" => notify::nq(session, words, rows).await,
         "post" => notify::post(session, rest),
         "fault" => machine::fault(session, rest),
+        "tasks" => machine::tasks(session, words, rows),
         "sleep" | "advance" => machine::sleep(session, words).await,
         "help" => help(words, rows),
         name => Err(Failure::new(
