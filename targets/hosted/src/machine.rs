@@ -434,7 +434,7 @@ impl Platform for Machine {
 
     /// Time stands still while a task runs: none of them is ever busy.
     fn tasks(&self, each: &mut dyn FnMut(TaskUse)) {
-        for (name, polls) in self.0.executor.uses() {
+        for (name, polls) in self.0.site.executor.uses() {
             each(TaskUse { name, polls, busy: core::time::Duration::ZERO });
         }
     }
