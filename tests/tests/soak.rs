@@ -485,7 +485,7 @@ impl<'a> Life<'a> {
 
     async fn fault(&mut self) {
         self.world.faults.set(self.world.faults.get() + 1);
-        let fault = match self.below(9) {
+        let fault = match self.below(10) {
             0 => "drop-marker=1",
             1 => "late-marker=60ms times=1",
             2 => "late-marker=2ms times=3",
@@ -494,6 +494,7 @@ impl<'a> Life<'a> {
             5 => "slow=200ms times=1",
             6 => "abort-descriptor=a8",
             7 => "abort-descriptor=b1",
+            8 => "jitter=100us times=50",
             _ => {
                 let map = match self.below(3) {
                     0 => CoreMap::DEVICE,

@@ -3,7 +3,7 @@
 use crate::faults::parse_number;
 use crate::function::Function;
 
-const HELP: &str = "commands: fault NAME[=VALUE] [after=N] [times=N] | fault clear | \
+const HELP: &str = "commands: fault NAME[=VALUE] [after=N] [times=N] | fault clear | seed N | \
                     trace doorbells|descriptors|registers|all on|off | trace clear | \
                     poke OFFSET VALUE (MiscRAM) | stick OFFSET VALUE|off (MiscRAM) | \
                     peek OFFSET (register window) | \
@@ -22,6 +22,11 @@ impl Function {
             ["fault", "clear"] => {
                 self.faults.clear();
                 Ok("no faults".to_owned())
+            }
+            ["seed", seed] => {
+                let seed = parse_number(seed).ok_or_else(|| format!("{seed:?} is no number"))?;
+                self.faults.seed(seed);
+                Ok(format!("delays are those of seed {seed}"))
             }
             ["fault", fault @ ..] if !fault.is_empty() => {
                 self.faults.arm_text(&fault.join(" ")).map_err(|error| error.to_string())?;

@@ -30,6 +30,7 @@ pub(crate) enum Fault {
     AbortDescriptor,
     ShortWrite,
     Slow,
+    Jitter,
     StuckTail,
 }
 
@@ -89,6 +90,8 @@ impl Fault {
         ("short-write", Fault::ShortWrite, Value::Number(1), 1),
         // a Tx doorbell: executed so much later
         ("slow", Fault::Slow, Value::Duration(1_000_000), FOREVER),
+        // a Tx doorbell: executed up to so much later, a delay drawn from `Faults::seed`
+        ("jitter", Fault::Jitter, Value::Duration(1_000_000), FOREVER),
         // a notification queue is stopped with records behind it: its tail stays where it is
         ("stuck-tail", Fault::StuckTail, Value::Times(FOREVER), FOREVER),
     ];
@@ -209,6 +212,8 @@ struct Shot {
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     shots: [Option<Shot>; FAULTS],
+    /// State of the sequence that delays are drawn from.
+    sequence: u64,
 }
 
 impl Faults {
@@ -244,7 +249,25 @@ impl Faults {
 
     /// Disarms all.
     pub fn clear(&mut self) {
-        *self = Faults::default();
+        self.shots = [None; FAULTS];
+    }
+
+    /// Begins the sequence of random delays anew.
+    pub fn seed(&mut self, seed: u64) {
+        self.sequence = seed;
+    }
+
+    /// The delay of a Tx doorbell, where one is armed: fixed, or from the sequence (SplitMix64).
+    pub(crate) fn delay(&mut self) -> Option<u64> {
+        if let Some(delay) = self.strike(Fault::Slow) {
+            return Some(delay);
+        }
+        let most = self.strike(Fault::Jitter)?;
+        self.sequence = self.sequence.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.sequence;
+        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Some((word ^ word >> 31) % most.saturating_add(1).max(1))
     }
 
     /// An occasion of `fault` came: its value if it strikes.

@@ -94,7 +94,7 @@ impl Function {
             }
         }
         if !self.units[engine].queues[queue].waiting
-            && let Some(delay) = self.faults.strike(Fault::Slow)
+            && let Some(delay) = self.faults.delay()
         {
             let pair = &mut self.units[engine].queues[queue];
             pair.waiting = true;

@@ -103,6 +103,38 @@ fn slow_executes_later_in_order() {
     assert!(!rings.marker_seen(&bench));
 }
 
+/// Which of the copies of queues 0 to 3 have landed, in steps of 1 µs.
+fn arrivals(seed: u64) -> Vec<[bool; 4]> {
+    let mut bench = Bench::new(Product::Trn1);
+    bench.init_engine(32);
+    bench.control(&format!("seed {seed}"));
+    bench.control("fault jitter=20us");
+    bench.poke32(HOST, 0x5a5a_5a5a);
+    let place = |queue: u64| HOST + 0x1000 + queue * 64;
+    for queue in 0..4 {
+        let mut rings = Rings::on(&mut bench, 32, queue, 64);
+        let (from, to) = (bench.tagged(HOST), bench.tagged(place(queue)));
+        rings.pair(&bench, from, to, 4);
+        rings.ring(&mut bench, 1, 1);
+    }
+    let mut seen = Vec::new();
+    for _ in 0..=21 {
+        seen.push([0, 1, 2, 3].map(|queue| bench.peek32(place(queue)) != 0));
+        bench.pass(1000);
+    }
+    seen
+}
+
+#[test]
+fn jitter_ends_queues_out_of_order_and_alike_for_one_seed() {
+    let all: Vec<_> = (0..8).map(arrivals).collect();
+    assert!(all.iter().all(|seen| seen.last() == Some(&[true; 4])), "at most the span");
+    assert_eq!(arrivals(3), all[3]);
+    let overtaken = |seen: &Vec<[bool; 4]>| seen.iter().any(|now| now[3] && !now[0]);
+    assert!(all.iter().any(overtaken), "a later doorbell ends first");
+    assert!(all.iter().any(|seen| seen != &all[0]));
+}
+
 #[test]
 fn hang_engine_hangs_one_engine_until_its_reset() {
     let (mut bench, mut rings) = ready("hang-engine=32 after=1");
