@@ -5,7 +5,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use axon_qemu::{Accelerator, Error, Fault, Plan, Product, Qemu, Session};
+use axon_model::{FaultWord, parse_size};
+use axon_qemu::{Accelerator, Error, Plan, Product, Qemu, Session};
 use clap::builder::RangedU64ValueParser;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, ValueEnum};
@@ -45,7 +46,10 @@ pub struct MachineOptions {
     pub seed: Option<u64>,
     /// Fault of the model; may be repeated
     #[arg(long, value_name = "NAME[=VALUE][@DEV][,after=N][,times=N]")]
-    pub fault: Vec<String>,
+    pub fault: Vec<FaultWord>,
+    /// SMBIOS product name of the machine, which says what instance it is
+    #[arg(long, value_name = "NAME", value_parser = parse_instance)]
+    pub instance: Option<String>,
     /// Write the report into this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
@@ -92,10 +96,7 @@ impl MachineOptions {
 
     /// The functions of the VM; ends the program where they cannot be had.
     pub fn plan(&self) -> Plan {
-        let faults: Result<Vec<Fault>, String> =
-            self.fault.iter().map(|text| text.parse()).collect();
-        faults
-            .and_then(|faults| Plan::new(&self.products(), &faults))
+        Plan::new(&self.products(), &self.fault)
             .unwrap_or_else(|sentence| refuse(ErrorKind::ValueValidation, &sentence))
     }
 
@@ -159,22 +160,12 @@ fn parse_devices(text: &str) -> Result<Devices, String> {
     text.split(',').map(str::parse).collect::<Result<_, _>>().map(Devices)
 }
 
-/// Bytes from `64K`, `2G`, `0x1000` or `4096`.
-fn parse_size(text: &str) -> Result<u64, String> {
-    let (digits, unit) = match text.chars().next_back() {
-        Some('K' | 'k') => (&text[..text.len() - 1], 1 << 10),
-        Some('M' | 'm') => (&text[..text.len() - 1], 1 << 20),
-        Some('G' | 'g') => (&text[..text.len() - 1], 1 << 30),
-        _ => (text, 1u64),
-    };
-    let number = match digits.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16),
-        None => digits.parse(),
-    };
-    number
-        .ok()
-        .and_then(|number| number.checked_mul(unit))
-        .ok_or_else(|| "a size is 4096, 64K, 512M, 2G or 0x1000".to_string())
+/// An SMBIOS text.
+fn parse_instance(text: &str) -> Result<String, String> {
+    match text.is_empty() || text.len() > 64 || text.contains(|c: char| c.is_control()) {
+        true => Err("a product name has 1 to 64 bytes and no control characters".to_string()),
+        false => Ok(text.to_string()),
+    }
 }
 
 /// A word reaches the image on a command line that is cut at blanks.
@@ -188,17 +179,6 @@ fn parse_word(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_have_units() {
-        assert_eq!(parse_size("4096"), Ok(4096));
-        assert_eq!(parse_size("64K"), Ok(65536));
-        assert_eq!(parse_size("2G"), Ok(2 << 30));
-        assert_eq!(parse_size("0x1000"), Ok(4096));
-        for wrong in ["", "G", "1T", "-1", "0x", "99999999999G", "1µ"] {
-            assert!(parse_size(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn device_lists() {
@@ -215,5 +195,7 @@ mod tests {
         for wrong in ["", "a b", "axon.icount"] {
             assert!(parse_word(wrong).is_err(), "{wrong}");
         }
+        assert!(parse_instance("Standard PC (Q35 + ICH9, 2009)").is_ok());
+        assert!(parse_instance("").is_err() && parse_instance(&"x".repeat(65)).is_err());
     }
 }

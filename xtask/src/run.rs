@@ -5,6 +5,7 @@ use std::io::{IsTerminal, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use axon_qemu::{Error, Input, Launch, Outcome, Qemu, Session};
 
@@ -14,6 +15,9 @@ use crate::workspace;
 
 /// The application that talks to a person.
 pub const CONSOLE: &str = "console";
+
+/// Time a hosted program gets beyond its own.
+const HOSTED_GRACE: Duration = Duration::from_secs(5);
 
 /// Runs `application` as `options` say.
 pub fn run(application: &str, options: &MachineOptions) -> Result<ExitCode, Error> {
@@ -58,6 +62,7 @@ pub fn boot(
         memory_bytes: options.memory,
         accelerator,
         icount: options.icount,
+        instance: options.instance.clone(),
         words: options.application_words(),
         script,
         plan,
@@ -113,7 +118,10 @@ fn hosted(application: &str, options: &MachineOptions) -> Result<ExitCode, Error
     command.args(["--device", &options.device_list()]);
     command.args(["--memory", &options.memory.to_string()]);
     for fault in &options.fault {
-        command.args(["--fault", fault]);
+        command.args(["--fault", &fault.to_string()]);
+    }
+    if let Some(name) = &options.instance {
+        command.args(["--instance", name]);
     }
     if let Some(seed) = options.seed {
         command.args(["--seed", &seed.to_string()]);
@@ -124,6 +132,11 @@ fn hosted(application: &str, options: &MachineOptions) -> Result<ExitCode, Error
     if let Some(report) = &options.report {
         // The program runs where this one was started, but be sure of it.
         command.arg("--report").arg(std::path::absolute(report).unwrap_or(report.clone()));
+    }
+    // Who waits for a person waits for ever unless told otherwise.
+    let patience = options.patience(script.is_none() && std::io::stdin().is_terminal());
+    if let Some(span) = patience {
+        command.args(["--timeout", &span.as_secs().to_string()]);
     }
     let Some(script) = script else {
         command.arg("--").args(&options.words);
@@ -139,6 +152,7 @@ fn hosted(application: &str, options: &MachineOptions) -> Result<ExitCode, Error
         source,
     })?;
     command.arg("--script").arg(path).arg("--").args(&options.words);
-    let ended = session.run_for(command, options.patience(false))?;
+    // The program ends itself; this is for one that cannot.
+    let ended = session.run_for(command, patience.map(|span| span + HOSTED_GRACE))?;
     Ok(ExitCode::from(ended))
 }

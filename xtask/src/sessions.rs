@@ -77,6 +77,7 @@ fn machine(text: &str) -> Option<Vec<String>> {
         match word.split_once('=') {
             None => options.extend(["--device".to_string(), word.to_string()]),
             Some(("fault", fault)) => options.extend(["--fault".to_string(), fault.to_string()]),
+            Some(("name", name)) => options.extend(["--instance".to_string(), name.to_string()]),
             Some(_) => return None,
         }
     }

@@ -37,7 +37,10 @@ struct State {
     ended: bool,
     waiting: Option<Waker>,
     kept: Vec<u8>,
+    /// The line that is being printed.
     line: Vec<u8>,
+    /// How much of it was passed on.
+    passed: usize,
     report: Option<String>,
 }
 
@@ -55,6 +58,7 @@ impl Console {
                 waiting: None,
                 kept: Vec::new(),
                 line: Vec::new(),
+                passed: 0,
                 report: None,
             }),
         })
@@ -62,19 +66,23 @@ impl Console {
 
     pub(crate) fn write(&self, bytes: &[u8]) {
         let mut state = self.state();
+        let mut shown = Vec::with_capacity(bytes.len());
+        for byte in bytes {
+            state.line.push(*byte);
+            if *byte == b'\n' {
+                state.end_line(&mut shown);
+            }
+        }
+        if !state.may_be_report() {
+            state.pass_on(&mut shown);
+        }
         match state.output {
             Output::Stdout => {
                 let mut out = std::io::stdout().lock();
                 // A reader that went away is no reason to stop a run.
-                let _ = out.write_all(bytes).and_then(|()| out.flush());
+                let _ = out.write_all(&shown).and_then(|()| out.flush());
             }
             Output::Kept => state.kept.extend_from_slice(bytes),
-        }
-        for byte in bytes {
-            match byte {
-                b'\n' => state.end_line(),
-                byte => state.line.push(*byte),
-            }
         }
     }
 
@@ -129,11 +137,27 @@ impl Console {
 }
 
 impl State {
-    fn end_line(&mut self) {
-        if let Some(report) = self.line.strip_prefix(REPORT.as_bytes()) {
-            self.report = Some(String::from_utf8_lossy(report).into_owned());
+    /// A line is over: the report is kept, whatever else it is shown.
+    fn end_line(&mut self, shown: &mut Vec<u8>) {
+        match self.line.strip_prefix(REPORT.as_bytes()) {
+            Some(report) => {
+                self.report = Some(String::from_utf8_lossy(report.trim_ascii_end()).into_owned());
+            }
+            None => self.pass_on(shown),
         }
         self.line.clear();
+        self.passed = 0;
+    }
+
+    fn may_be_report(&self) -> bool {
+        let mark = REPORT.as_bytes();
+        let common = self.line.len().min(mark.len());
+        self.line[..common] == mark[..common]
+    }
+
+    fn pass_on(&mut self, shown: &mut Vec<u8>) {
+        shown.extend_from_slice(&self.line[self.passed..]);
+        self.passed = self.line.len();
     }
 }
 
@@ -153,5 +177,22 @@ impl Future for ReadByte {
         }
         state.waiting = Some(cx.waker().clone());
         Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_taken_out_and_all_else_passes() {
+        let console = Console::new(Input::Text(String::new()), Output::Kept);
+        console.write(b"table\n> ");
+        assert_eq!(console.state().passed, 2, "a prompt is shown at once");
+        console.write(b"axon-report: no\naxon-rep");
+        assert_eq!(console.state().passed, 0, "it may become one");
+        console.write(b"ort: {}\n");
+        assert_eq!(console.report().as_deref(), Some("{}"));
+        assert_eq!(console.kept(), "table\n> axon-report: no\naxon-report: {}\n");
     }
 }

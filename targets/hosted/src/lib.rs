@@ -42,4 +42,4 @@ pub use console::{Input, Output};
 pub use executor::Stalled;
 pub use function::{HostedFunction, HostedWindow};
 pub use machine::{BuildError, Machine, MachineBuilder};
-pub use options::{Options, UsageError, parse_size, run, split_devices};
+pub use options::{Options, UsageError, run, split_devices};

@@ -343,6 +343,11 @@ impl Machine {
         self.0.functions.get(position).map(|slot| slot.model().report())
     }
 
+    /// Whether the application printed a report.
+    pub(crate) fn has_report(&self) -> bool {
+        self.0.console.report().is_some()
+    }
+
     /// The application's report with what the models saw, as JSON.
     ///
     /// Without a report of the application the models stand alone.

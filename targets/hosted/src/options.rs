@@ -5,12 +5,17 @@ use std::future::Future;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
+use axon_model::{FaultWord, parse_size};
 use clap::Parser;
 
 use crate::console::{Input, Output};
 use crate::logger;
 use crate::machine::{Machine, MachineBuilder};
+
+/// Exit code of a program that did not end in time.
+const TIMED_OUT: i32 = 124;
 
 /// Exit code of a program that could not start.
 const LAUNCH_FAILURE: u8 = 125;
@@ -31,12 +36,18 @@ pub struct Options {
     /// Seed of task order, random numbers and delays.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Fault of the model: `NAME[=VALUE][@DEVICE][,after=N]`; may be repeated.
+    /// Fault of the model: `NAME[=VALUE][@DEVICE][,after=N][,times=N]`; may be repeated.
     #[arg(long)]
-    pub fault: Vec<String>,
+    pub fault: Vec<FaultWord>,
+    /// SMBIOS product name, which says what instance this is: `trn2u.48xlarge`.
+    #[arg(long)]
+    pub instance: Option<String>,
     /// Script to run instead of reading the console; `-` is standard input.
     #[arg(long)]
     pub script: Option<String>,
+    /// Ends the program after so many seconds of the wall, with exit code 124; 0 never does.
+    #[arg(long, default_value_t = 0)]
+    pub timeout: u64,
     /// One JSON object a line instead of words.
     #[arg(long)]
     pub json: bool,
@@ -63,24 +74,6 @@ impl std::fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
-/// Bytes from `64K`, `2G`, `0x1000` or `4096`.
-pub fn parse_size(text: &str) -> Result<u64, String> {
-    let (digits, unit) = match text.char_indices().next_back() {
-        Some((at, 'K' | 'k')) => (&text[..at], 1 << 10),
-        Some((at, 'M' | 'm')) => (&text[..at], 1 << 20),
-        Some((at, 'G' | 'g')) => (&text[..at], 1 << 30),
-        _ => (text, 1u64),
-    };
-    let number = match digits.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16),
-        None => digits.parse(),
-    };
-    number
-        .ok()
-        .and_then(|number| number.checked_mul(unit))
-        .ok_or_else(|| format!("{text} is not a size (4096, 64K, 2G, 0x1000)"))
-}
-
 /// The functions named by `--device` and `--devices`: each entry `count` times, in order.
 pub fn split_devices(list: &str, count: u32) -> Vec<String> {
     list.split(',')
@@ -89,29 +82,11 @@ pub fn split_devices(list: &str, count: u32) -> Vec<String> {
         .collect()
 }
 
-/// `NAME[=VALUE][@DEVICE][,after=N]` as device and the model's form `NAME[=VALUE] [after=N]`.
-fn split_fault(text: &str) -> Result<(Option<usize>, String), UsageError> {
-    let (head, after) = match text.split_once(',') {
-        Some((head, after)) => (head, Some(after)),
-        None => (text, None),
-    };
-    let (name, device) = match head.split_once('@') {
-        Some((name, device)) => {
-            let device = device
-                .parse()
-                .map_err(|_| UsageError(format!("{device} in --fault {text} is no device")))?;
-            (name, Some(device))
-        }
-        None => (head, None),
-    };
-    Ok((device, [Some(name), after].into_iter().flatten().collect::<Vec<_>>().join(" ")))
-}
-
 impl Options {
     /// The machine these options describe.
     ///
     /// # Errors
-    /// [`UsageError`] for a fault that cannot be read and a script that cannot be opened.
+    /// [`UsageError`] for a script that cannot be opened.
     pub fn machine(&self) -> Result<MachineBuilder, UsageError> {
         let mut builder =
             Machine::builder().seed(self.seed).memory(self.memory).output(Output::Stdout);
@@ -119,8 +94,10 @@ impl Options {
             builder = builder.device(&name);
         }
         for fault in &self.fault {
-            let (device, fault) = split_fault(fault)?;
-            builder = builder.fault(device, &fault);
+            builder = builder.fault(fault.device, &fault.text);
+        }
+        if let Some(name) = &self.instance {
+            builder = builder.product_name(name);
         }
         if self.json {
             builder = builder.argument("json");
@@ -163,6 +140,7 @@ where
         Ok(machine) => machine,
         Err(error) => return fail(error.exit_code(), &error),
     };
+    end_after(options.timeout);
     let ended = machine.run(application(machine.clone()));
     machine.shut_down();
     let code = match ended {
@@ -174,7 +152,22 @@ where
     {
         return fail(LAUNCH_FAILURE, &error);
     }
+    if options.json && machine.has_report() {
+        println!("{}", machine.report_json());
+    }
     ExitCode::from(code)
+}
+
+/// Ends the program where it takes longer than it may: it may be busy for ever, or wait for a
+/// person.
+fn end_after(seconds: u64) {
+    if seconds > 0 {
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_secs(seconds));
+            eprintln!("error: no end within {seconds} s");
+            std::process::exit(TIMED_OUT);
+        });
+    }
 }
 
 fn fail(code: u8, error: &dyn std::error::Error) -> ExitCode {
@@ -187,26 +180,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes() {
-        assert_eq!(parse_size("64K"), Ok(65536));
-        assert_eq!(parse_size("0x1000"), Ok(4096));
-        assert_eq!(parse_size("2G"), Ok(2 << 30));
-        for wrong in ["", "G", "1T", "-1", "0x", "99999999999G"] {
-            assert!(parse_size(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
     fn devices_multiply_each_entry() {
         assert_eq!(split_devices("trn1,trn2", 2), ["trn1", "trn1", "trn2", "trn2"]);
         assert!(split_devices("", 3).is_empty());
-    }
-
-    #[test]
-    fn faults_name_a_device_and_a_count() {
-        let read = |text| split_fault(text).unwrap();
-        assert_eq!(read("slow"), (None, "slow".into()));
-        assert_eq!(read("slow=3@2,after=7"), (Some(2), "slow=3 after=7".into()));
-        assert!(split_fault("slow@x").is_err());
     }
 }

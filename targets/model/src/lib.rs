@@ -24,6 +24,7 @@ mod sync_bank;
 mod time;
 mod udma;
 mod window;
+mod words;
 
 pub use config::{
     Bar4, ConfigError, FunctionConfig, Generation, Product, REVISION_EMULATOR, REVISION_QEMU,
@@ -35,3 +36,4 @@ pub use mailbox::message_crc;
 pub use notific::{NotificationBlock, Posted, QueueState};
 pub use pci::BarSpec;
 pub use report::Report;
+pub use words::{FaultWord, parse_size};

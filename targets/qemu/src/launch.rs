@@ -7,8 +7,10 @@ use std::process::Stdio;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use axon_model::FaultWord;
+
 use crate::console::Console;
-use crate::devices::{Fault, Function, Product, plan};
+use crate::devices::{Function, Product, plan};
 use crate::guest::EMULATED;
 use crate::model::Server;
 use crate::session::{Event, ProcessId, Session};
@@ -34,7 +36,7 @@ impl Plan {
     ///
     /// # Errors
     /// A sentence: too many functions, or a fault for a device that is not there.
-    pub fn new(products: &[Product], faults: &[Fault]) -> Result<Plan, String> {
+    pub fn new(products: &[Product], faults: &[FaultWord]) -> Result<Plan, String> {
         let (functions, note) = plan(products, faults)?;
         Ok(Plan { functions, note })
     }
@@ -70,6 +72,8 @@ pub struct Launch {
     pub accelerator: Accelerator,
     /// Count guest instructions; needs [`Accelerator::Tcg`].
     pub icount: bool,
+    /// SMBIOS product name; QEMU's own where there is none.
+    pub instance: Option<String>,
     /// Words for the application.
     pub words: Vec<String>,
     /// The script for the application, where there is one.
@@ -160,6 +164,7 @@ impl Launch {
             memory_bytes: self.memory_bytes,
             accelerator: self.accelerator,
             icount: self.icount,
+            instance: self.instance.as_deref(),
             words: words.chain(self.words.iter().cloned()).collect(),
             files,
             functions: servers

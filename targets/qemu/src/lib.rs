@@ -28,7 +28,7 @@ mod terminal;
 mod vm;
 
 pub use accelerator::Accelerator;
-pub use devices::{Fault, MOST_FUNCTIONS, Product};
+pub use devices::{MOST_FUNCTIONS, Product};
 pub use error::{Error, Unsuitable};
 pub use find::{Qemu, Version};
 pub use guest::{Crash, Ending};

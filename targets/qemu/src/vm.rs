@@ -14,6 +14,8 @@ pub(crate) struct Vm<'a> {
     pub(crate) accelerator: Accelerator,
     /// The time-stamp counter counts guest instructions.
     pub(crate) icount: bool,
+    /// SMBIOS product name.
+    pub(crate) instance: Option<&'a str>,
     /// The command line.
     pub(crate) words: Vec<String>,
     /// Files handed over, by name.
@@ -58,6 +60,9 @@ impl Vm<'_> {
         }
         for (index, function) in self.functions.iter().enumerate() {
             arguments.option("-device", function.device(index + 1));
+        }
+        if let Some(name) = self.instance {
+            arguments.option("-smbios", format!("type=1,product={}", name.replace(',', ",,")));
         }
         arguments.option("-kernel", self.image);
         if !self.words.is_empty() {
@@ -114,6 +119,7 @@ mod tests {
             memory_bytes: 1 << 30,
             accelerator: Accelerator::Tcg,
             icount,
+            instance: Some("trn2u.48xlarge"),
             words: vec!["axon.icount".into(), "json".into()],
             files: vec![("script", "/x,y".into())],
             functions: vec![
@@ -165,5 +171,6 @@ mod tests {
         assert_eq!(values(&arguments, "-fw_cfg"), ["name=opt/axon/script,file=/x,,y"]);
         assert_eq!(values(&arguments, "-kernel"), ["/images/a b"]);
         assert_eq!(values(&arguments, "-append"), ["axon.icount json"]);
+        assert_eq!(values(&arguments, "-smbios"), ["type=1,product=trn2u.48xlarge"]);
     }
 }
