@@ -1,7 +1,8 @@
 //! One arena: a range of HBM from which spans are cut, lowest address first (specification 04 §3).
 //!
 //! Free memory is kept as runs that are never adjacent. The run that ends at the frontier, the
-//! *wilderness*, is two numbers; all others are bits in an [`Index`] with a tournament of run
+//! *wilderness*, is two numbers; so is the *front*, a run that lies below all others of the index
+//! and that small requests are cut from one after the other; all others are bits in an [`Index`] with a tournament of run
 //! lengths on top (words of 64 granules, pages of 64 words, groups of 64 pages, 64 groups). Finding
 //! the lowest run that is long enough is three descents of six comparisons; a change climbs only as
 //! far as it changes a maximum. Contiguous scratchpads grow down from the top by moving the
@@ -51,6 +52,8 @@ impl Run {
         self.start + self.length
     }
 
+    const NONE: Run = Run { start: 0, length: 0 };
+
     const fn fits(self, start: u32, count: u32) -> bool {
         start >= self.start && count <= self.length && start - self.start <= self.length - count
     }
@@ -63,6 +66,8 @@ pub(crate) struct Arena {
     frontier: u32,
     /// Start of the wilderness `[wilderness, frontier)`.
     wilderness: u32,
+    /// The lowest free run where it is not in the index; its page exists. Length 0 for none.
+    front: Run,
     free: u32,
     index: Index,
     /// Longest run of every page, by group of pages.
@@ -83,6 +88,7 @@ impl Arena {
             granules,
             frontier: granules,
             wilderness: 0,
+            front: Run::NONE,
             free: granules,
             index,
             groups,
@@ -97,7 +103,7 @@ impl Arena {
 
     /// Longest free run.
     pub(crate) fn largest(&self) -> u32 {
-        self.top.largest().max(self.frontier - self.wilderness)
+        self.top.largest().max(self.front.length).max(self.frontier - self.wilderness)
     }
 
     /// Where spans start.
@@ -128,11 +134,17 @@ impl Arena {
         record: u32,
         faults: &mut Faults,
     ) -> Result<u32, ArenaError> {
-        if u64::from(self.top.largest()) >= count {
-            return self.allocate_from_runs(count as u32, record, faults);
+        if self.front.length != 0 || u64::from(self.top.largest()) >= count {
+            return self.allocate_from_runs(count, record, faults);
         }
+        self.append(count, record, faults)
+    }
+
+    /// Cuts from the start of the wilderness.
+    #[inline(always)]
+    fn append(&mut self, count: u64, record: u32, faults: &mut Faults) -> Result<u32, ArenaError> {
         let start = self.wilderness;
-        if count > u64::from(self.frontier - start) {
+        if count == 0 || count > u64::from(self.frontier - start) {
             return Err(ArenaError::Full);
         }
         self.index.append_used(start, record, faults)?;
@@ -144,15 +156,66 @@ impl Arena {
     #[inline(never)]
     fn allocate_from_runs(
         &mut self,
-        count: u32,
+        count: u64,
         record: u32,
         faults: &mut Faults,
     ) -> Result<u32, ArenaError> {
         if count == 0 {
             return Err(ArenaError::Full);
         }
-        let run = self.first_fit(count).ok_or(ArenaError::Full)?;
-        self.cut(run, run.start, count, record, faults)
+        if self.front.length == 0 {
+            self.take_out_front();
+        }
+        if count <= u64::from(self.front.length) {
+            return self.cut_front(count as u32, record, faults);
+        }
+        if count <= u64::from(self.top.largest()) {
+            let run = self.first_fit(count as u32).ok_or(ArenaError::Full)?;
+            return self.cut(run, run.start, count as u32, record, faults);
+        }
+        self.append(count, record, faults)
+    }
+
+    /// Takes the lowest run out of the index, as the front. There is none yet.
+    fn take_out_front(&mut self) {
+        if self.top.largest() == 0 {
+            return;
+        }
+        if let Some(run) = self.first_fit(1) {
+            let longest = self.index.remove_free(run.start, run.length);
+            self.note(run.start, longest);
+            self.front = run;
+        }
+    }
+
+    /// Puts the front back into the index.
+    fn put_back_front(&mut self) {
+        let front = core::mem::replace(&mut self.front, Run::NONE);
+        if front.length != 0 {
+            let longest = self.index.insert_free(front.start, front.length);
+            self.note(front.start, longest);
+        }
+    }
+
+    /// Cuts the first `count` granules of the front, which is long enough.
+    #[inline(always)]
+    fn cut_front(
+        &mut self,
+        count: u32,
+        record: u32,
+        faults: &mut Faults,
+    ) -> Result<u32, ArenaError> {
+        let Run { start, length } = self.front;
+        let next = start + count;
+        if length == count {
+            self.index.set_after_free(next, false);
+        } else if start as usize / index::PAGE_GRANULES != next as usize / index::PAGE_GRANULES {
+            self.index.prepare(next, faults)?;
+        }
+        self.index.insert_used(start, record, false);
+        self.front = Run { start: next, length: length - count };
+        self.free -= count;
+        Ok(start)
     }
 
     /// As [`Self::allocate`], with `start + phase` a multiple of `align` granules (a power of two).
@@ -164,6 +227,7 @@ impl Arena {
         record: u32,
         faults: &mut Faults,
     ) -> Result<u32, ArenaError> {
+        self.put_back_front();
         let aligned = |start: u32| -> Option<u32> {
             let absolute = phase.checked_add(u64::from(start))?;
             u32::try_from(absolute.checked_next_multiple_of(align)? - phase).ok()
@@ -188,6 +252,7 @@ impl Arena {
         record: u32,
         faults: &mut Faults,
     ) -> Result<(), ArenaError> {
+        self.put_back_front();
         if start >= self.wilderness {
             return self.cut_wilderness(start, count, record, faults).map(drop);
         }
@@ -258,7 +323,12 @@ impl Arena {
     ) -> Result<(), WrongSpan> {
         let end = start + count;
         let mut run = Run { start, length: count };
-        if end != self.wilderness {
+        let front = self.front;
+        let mut is_front = false;
+        if front.length != 0 && end == front.start {
+            run.length += front.length;
+            is_front = true;
+        } else if end != self.wilderness {
             match self.index.span(end) {
                 Some(Span::Used) => self.index.set_after_free(end, true),
                 Some(Span::Free(length)) => {
@@ -274,30 +344,45 @@ impl Arena {
                 }
             }
         }
-        let left = if after_free { self.index.free_before(start) } else { None };
-        match left {
-            Some(left) => {
-                let length = start - left;
-                run = Run { start: left, length: length + run.length };
-                if end == self.wilderness {
-                    let longest = self.index.remove_free(left, length);
-                    self.note(left, longest);
-                    self.wilderness = left;
-                } else {
-                    let longest = self.index.resize_free(left, length, run.length);
-                    self.note(left, longest);
-                }
-            }
-            None if end == self.wilderness => self.wilderness = start,
-            None => {
-                let longest = self.index.insert_free(start, run.length);
-                self.note(start, longest);
-            }
+        if front.length != 0 && front.end() == start {
+            run = Run { start: front.start, length: front.length + run.length };
+            is_front = true;
+        } else if after_free {
+            // Not below the front, so it is in the index and stays there.
+            return self.extend(start, end, run.length);
+        }
+        if end == self.wilderness {
+            self.wilderness = run.start;
+            self.front = if is_front { Run::NONE } else { front };
+        } else if is_front {
+            self.front = run;
+        } else if front.length != 0 && start < front.start {
+            self.put_back_front();
+            self.front = run;
+        } else {
+            let longest = self.index.insert_free(start, run.length);
+            self.note(start, longest);
         }
         Ok(())
     }
 
-    /// Lowest run with at least `count` granules, the wilderness aside. The caller knows that there
+    /// Makes the free run of the index before `start` longer by `more`, up to the wilderness where
+    /// the span just taken out ended there.
+    fn extend(&mut self, start: u32, end: u32, more: u32) -> Result<(), WrongSpan> {
+        // The span said that there is one.
+        let left = self.index.free_before(start).ok_or(WrongSpan)?;
+        let length = start - left;
+        let longest = if end == self.wilderness {
+            self.wilderness = left;
+            self.index.remove_free(left, length)
+        } else {
+            self.index.resize_free(left, length, length + more)
+        };
+        self.note(left, longest);
+        Ok(())
+    }
+
+    /// Lowest run of the index with at least `count` granules. The caller knows that there
     /// is one.
     #[inline]
     fn first_fit(&self, count: u32) -> Option<Run> {
