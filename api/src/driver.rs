@@ -11,7 +11,7 @@ use axon_clients::ClientIds;
 use axon_clients::reservation::Reservations;
 use axon_neuron::{DeviceConfig, DeviceTable};
 use axon_platform::{Bdf, Errno, PciFunction, Platform};
-use axon_pod::Pod;
+use axon_pod::{ControlBits, Pod, PodConfig};
 use axon_ports::marks::Marks;
 use axon_telemetry::TelemetryConfig;
 use axon_telemetry::datastore::SLABS;
@@ -45,6 +45,29 @@ pub struct DriverConfig {
     pub device: DeviceConfig,
     /// Their telemetry; `None` for none, and no poster.
     pub telemetry: Option<TelemetryConfig>,
+    /// The host as a whole.
+    pub host: HostConfig,
+}
+
+/// What may be chosen for the host as a whole (specification 05 §14.4, §16.3, §16.9).
+#[derive(Clone, Copy, Debug)]
+pub struct HostConfig {
+    /// Cores that one client may reserve.
+    pub core_quota: u32,
+    /// How elections are held: `userver_ctl`.
+    pub pod_control: ControlBits,
+    /// After that an election gives up: `userver_etimeout`.
+    pub pod_timeout: Duration,
+}
+
+impl Default for HostConfig {
+    fn default() -> Self {
+        HostConfig {
+            core_quota: Reservations::DEFAULT_QUOTA,
+            pod_control: ControlBits(0),
+            pod_timeout: PodConfig::DEFAULT_TIMEOUT,
+        }
+    }
 }
 
 impl DriverConfig {
@@ -53,6 +76,7 @@ impl DriverConfig {
         DriverConfig {
             device: DeviceConfig::default(),
             telemetry: Some(TelemetryConfig::default()),
+            host: HostConfig::default(),
         }
     }
 }
@@ -60,7 +84,7 @@ impl DriverConfig {
 impl From<DeviceConfig> for DriverConfig {
     /// These devices, without telemetry.
     fn from(device: DeviceConfig) -> Self {
-        DriverConfig { device, telemetry: None }
+        DriverConfig { device, ..DriverConfig::default() }
     }
 }
 
@@ -129,7 +153,8 @@ impl<P: Platform> Driver<P> {
 
     /// As [`Driver::start`], with a configuration for all devices.
     pub fn with_config(platform: P, config: impl Into<DriverConfig>) -> Self {
-        let mut config = config.into();
+        let mut config: DriverConfig = config.into();
+        let host = config.host;
         if config.telemetry.is_some() {
             config.device.datastore_slabs = SLABS as u8;
         }
@@ -147,8 +172,7 @@ impl<P: Platform> Driver<P> {
             waiters: MultiWakerRegistration::new(),
         };
         let marks = Arc::new(Marks::new());
-        let (reservations, reservation) =
-            Reservations::new(Reservations::DEFAULT_QUOTA, marks.clone());
+        let (reservations, reservation) = Reservations::new(config.host.core_quota, marks.clone());
         if let Err(error) = platform.spawn("reservation", reservation.run()) {
             // Without the task every claim ends in an error of its own.
             log::error!("cores cannot be claimed: {error}");
@@ -159,7 +183,7 @@ impl<P: Platform> Driver<P> {
             table: DeviceTable::new(),
             config,
             reservations,
-            pod: HostPod::new(marks),
+            pod: HostPod::new(marks, host),
             reserve_bytes: reserve_bytes(&platform, functions.len()),
             progress: Mutex::new(RefCell::new(progress)),
         });

@@ -71,7 +71,7 @@ pub use buffer::{Buffer, DeviceBuffer, HostBuffer, View};
 pub use client::{Client, DeviceAlloc, HostAlloc, InfoClient};
 pub use context::{Context, ExitCode, run};
 pub use device::Device;
-pub use driver::{Driver, DriverConfig, Refusal};
+pub use driver::{Driver, DriverConfig, HostConfig, Refusal};
 pub use error::Error;
 pub use memory::MemoryTotals;
 pub use neuron_core::{CoreCommands, NeuronCore};
@@ -105,6 +105,6 @@ pub use axon_neuron::{
     Counters, EccCounts, HbmErrors, Health, Identity, PowerSample, ProbeError, Rung,
 };
 pub use axon_platform::Descriptor;
-pub use axon_pod::{Membership, Mode, PodError, PodState, PodStatus, PodType};
+pub use axon_pod::{ControlBits, Membership, Mode, PodError, PodState, PodStatus, PodType};
 pub use axon_ports as ports;
 pub use axon_telemetry as metrics;

@@ -24,7 +24,7 @@ use axon_ports::reset::DeviceState;
 use embassy_sync::blocking_mutex::Mutex;
 use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
 
-use crate::{Driver, Error};
+use crate::{Driver, Error, HostConfig};
 
 /// A device of the node, and where memory for its links comes from.
 struct Member<P: Platform> {
@@ -121,6 +121,7 @@ impl<P: Platform> NeighbourWords for Wires<P> {
 /// The pod of a host: none until a device says otherwise.
 pub(crate) struct HostPod<P: Platform> {
     marks: Arc<Marks>,
+    config: HostConfig,
     state: Mutex<CriticalSectionRawMutex, RefCell<Option<Joined<P>>>>,
 }
 
@@ -130,8 +131,8 @@ struct Joined<P: Platform> {
 }
 
 impl<P: Platform> HostPod<P> {
-    pub(crate) fn new(marks: Arc<Marks>) -> Self {
-        HostPod { marks, state: Mutex::new(RefCell::new(None)) }
+    pub(crate) fn new(marks: Arc<Marks>, config: HostConfig) -> Self {
+        HostPod { marks, config, state: Mutex::new(RefCell::new(None)) }
     }
 
     pub(crate) fn handle(&self) -> Pod {
@@ -159,7 +160,9 @@ impl<P: Platform> HostPod<P> {
             let mut task = None;
             let joined = state.get_or_insert_with(|| {
                 let words = Arc::new(Words(Mutex::new(RefCell::new([const { None }; _]))));
-                let (config, marks) = (PodConfig::new(kind), self.marks.clone());
+                let (control, timeout) = (self.config.pod_control, self.config.pod_timeout);
+                let config = PodConfig { control, timeout, ..PodConfig::new(kind) };
+                let marks = self.marks.clone();
                 let (pod, new) = Pod::new(config, marks, Wires(words.clone()), platform.clone());
                 task = Some(new);
                 Joined { pod, words }

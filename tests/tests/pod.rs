@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axon::{Context, Mode, PodState, PodType};
+use axon::{Context, ControlBits, Driver, DriverConfig, HostConfig, Mode, PodState, PodType};
 use axon_hosted::Machine;
 use axon_model::{FunctionConfig, Product};
 use axon_platform::{Errno, Platform};
@@ -86,6 +86,26 @@ fn st_e51_a_node_finds_its_earlier_election_after_a_reset() {
         assert_eq!((pod.membership.node, pod.membership.serial), (Some(1), 77));
         assert!(pod.flips_dies());
     });
+}
+
+#[test]
+fn configuration_decides_how_elections_are_held_and_how_many_cores_a_client_gets() {
+    let machine = node("trn2u.48xlarge", FunctionConfig::new(Product::Trn2, 0));
+    let host = HostConfig { core_quota: 3, pod_control: ControlBits(1), ..HostConfig::default() };
+    let driver =
+        Driver::with_config(machine.clone(), DriverConfig { host, ..DriverConfig::default() });
+    let output = machine.run(async {
+        driver.settled().await;
+        machine.sleep(Duration::from_millis(1)).await;
+        assert_eq!(driver.pod().state, PodState::Failed, "bit 0: no election after a reset");
+        let client = driver.device(0).unwrap().open().await.unwrap();
+        let claim = client.claim(2, 0..=7).await.unwrap();
+        assert_eq!(client.claim(2, 0..=7).await.err().unwrap().errno(), Errno::EBUSY);
+        drop((claim, client.claim(1, 0..=7).await.unwrap()));
+        driver.shut_down().await;
+    });
+    machine.shut_down();
+    output.unwrap();
 }
 
 #[test]

@@ -173,19 +173,21 @@ fn st_e52_requests_and_resets_in_the_middle_of_an_election() {
     drop(silent);
 }
 
-/// Four nodes of 16 devices each take their time; `AXON_LONG` has it.
+/// Four nodes of 16 devices each take their time; `AXON_LONG` has it. Serial numbers up to 15 are taken
+/// for numbers of secondaries (05 §16.5 step 6): the example's are multiplied.
 #[test]
 fn st_e47_four_nodes_in_a_ring_and_one_that_dies() {
     if std::env::var_os("AXON_LONG").is_none() {
         return;
     }
-    let nodes = ultraserver(Product::Trn2, &[10, 20, 40, 30], |_, builder| builder).unwrap();
+    let nodes =
+        ultraserver(Product::Trn2, &[1000, 2000, 4000, 3000], |_, builder| builder).unwrap();
     connect(&nodes, Sides::Both);
     on_all(&nodes, async |contexts: Vec<Context<Machine>>| {
         let pods = elected(&contexts).await;
         let ids: Vec<_> = pods.iter().map(|pod| pod.membership.node).collect();
         assert_eq!(ids, [Some(0), Some(1), Some(2), Some(3)]);
-        assert!(pods.iter().all(|pod| (pod.membership.serial, pod.membership.size) == (10, 4)));
+        assert!(pods.iter().all(|pod| (pod.membership.serial, pod.membership.size) == (1000, 4)));
         assert_eq!(word(&nodes[2], 0x190), 0x0402_0303);
         // A node dies; the others elect anew, and degrade to the pairs that are left.
         contexts[2].driver.shut_down().await;

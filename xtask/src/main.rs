@@ -34,6 +34,9 @@ enum Verb {
         /// The application, a folder of apps/
         #[arg(long, value_name = "NAME", default_value = "bringup")]
         app: String,
+        /// Instead of one machine: an UltraServer of 2 or 4 hosted nodes of 16 devices that elect
+        #[arg(long, value_name = "NODES", conflicts_with = "app")]
+        pod: Option<u8>,
         #[command(flatten)]
         options: MachineOptions,
     },
@@ -76,7 +79,8 @@ fn main() -> ExitCode {
     // clap prints usage and exits with 2 where the arguments are wrong.
     let arguments = Arguments::parse();
     let outcome = match arguments.command {
-        Verb::Run { app, options } => run::run(&app, &options),
+        Verb::Run { pod: Some(nodes), options, .. } => run::pod(nodes, &options),
+        Verb::Run { app, options, .. } => run::run(&app, &options),
         Verb::Console { options } => run::run(run::CONSOLE, &options),
         Verb::Test { long, boots } => test::test(long, boots),
         Verb::Bench(options) => bench::bench(&options),

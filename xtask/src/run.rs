@@ -109,6 +109,29 @@ pub fn write_report(path: &Path, outcome: &Outcome) -> Result<(), Error> {
     })
 }
 
+/// Runs nodes of an UltraServer in one process. Words after `--` are its own options.
+///
+/// # Errors
+/// Where it cannot be built or started.
+pub fn pod(nodes: u8, options: &MachineOptions) -> Result<ExitCode, Error> {
+    let mut session = crate::begin(options.json)?;
+    let program = build::hosted("ultraserver", &mut session)?;
+    let mut command = Command::new(&program);
+    command.args(["--nodes", &nodes.to_string()]);
+    // A machine has Trainium1 unless asked otherwise; those have no links.
+    match options.device_list().as_str() {
+        "trn1" => {}
+        device => drop(command.args(["--device", device])),
+    }
+    if let Some(seed) = options.seed {
+        command.args(["--seed", &seed.to_string()]);
+    }
+    command.args(&options.words);
+    drop(session);
+    let source = command.exec();
+    Err(Error::Start { program: program.display().to_string(), source })
+}
+
 /// Builds the application as a Linux program and runs it.
 fn hosted(application: &str, options: &MachineOptions) -> Result<ExitCode, Error> {
     let script = options.script_text();

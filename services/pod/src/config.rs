@@ -85,12 +85,15 @@ pub struct PodConfig {
 }
 
 impl PodConfig {
+    /// How long an election may take unless told otherwise.
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
+
     /// Everything as Linux has it unless told otherwise.
     pub const fn new(kind: PodKind) -> Self {
         PodConfig {
             kind,
             control: ControlBits(0),
-            timeout: Duration::from_secs(600),
+            timeout: Self::DEFAULT_TIMEOUT,
             fallback_serial: 1,
             known: &[],
         }

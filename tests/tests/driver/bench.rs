@@ -140,7 +140,11 @@ impl Setup {
     pub fn run<R>(self, test: impl AsyncFnOnce(Bench) -> R) -> R {
         let machine = self.machine();
         let output = machine.run(async {
-            let config = DriverConfig { device: self.config, telemetry: self.telemetry };
+            let config = DriverConfig {
+                device: self.config,
+                telemetry: self.telemetry,
+                ..DriverConfig::default()
+            };
             let driver = Driver::with_config(machine.clone(), config);
             driver.settled().await;
             let device = driver.devices().into_iter().next().expect("a device");

@@ -66,7 +66,11 @@ impl Setup {
     pub fn run<F: Future>(self, test: impl FnOnce(Bench) -> F) -> F::Output {
         let machine = self.machine();
         let output = machine.run(async {
-            let config = DriverConfig { device: self.config, telemetry: self.telemetry };
+            let config = DriverConfig {
+                device: self.config,
+                telemetry: self.telemetry,
+                ..DriverConfig::default()
+            };
             let driver = Driver::with_config(machine.clone(), config);
             driver.settled().await;
             let device = driver.devices().into_iter().next().expect("a device");
