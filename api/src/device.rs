@@ -78,6 +78,8 @@ impl<P: Platform> Device<P> {
         let (memory, service) = MemoryService::new(pools);
         let Published { device: neuron, completion, reset, notify } =
             ladder.publish(memory.clone())?;
+        let last_words = Arc::downgrade(neuron.records());
+        platform.on_fatal(last_words);
         let telemetry = match &driver.config.telemetry {
             Some(config) => telemetry::make(driver, config, &neuron, &memory),
             None => Ok(None),

@@ -1,13 +1,18 @@
 //! The end of a machine that cannot go on: says why on the console and ends the virtual machine.
 //!
 //! Everything here works in any state: it writes straight to the serial port, allocates nothing,
-//! borrows nothing, and gives up where it fails itself. Lines start with `# `. Addresses in code are
+//! borrows nothing that somebody may hold, and gives up where it fails itself. Lines start with `# `. Addresses in code are
 //! those of the image file: `addr2line -e IMAGE ADDRESS`.
 
+use alloc::sync::Weak;
+use alloc::vec::Vec;
+use core::cell::RefCell;
 use core::fmt::{self, Write};
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use axon_platform::LastWords;
+use critical_section::Mutex;
 use x86_64::registers::control::Cr2;
 
 use crate::console::{serial, text_log};
@@ -112,7 +117,37 @@ fn end(why: Fatal, stack: u64) -> ! {
     let _ = write!(Report, "\nlast lines of the log:");
     serial::write(b"\n");
     text_log::tail(LOG_BYTES, serial::write);
+    // Last, because it runs code of others, which may be what has failed.
+    say_last_words();
     exit::fatal(why)
+}
+
+/// What others want to have printed.
+static LAST_WORDS: Mutex<RefCell<Vec<Weak<dyn LastWords>>>> = Mutex::new(RefCell::new(Vec::new()));
+
+/// Has `words` printed at the end of a report. Without memory for it they are not.
+pub fn add_last_words(words: Weak<dyn LastWords>) {
+    critical_section::with(|section| {
+        let mut list = LAST_WORDS.borrow_ref_mut(section);
+        list.retain(|words| words.strong_count() != 0);
+        if list.try_reserve(1).is_ok() {
+            list.push(words);
+        }
+    });
+}
+
+fn say_last_words() {
+    critical_section::with(|section| {
+        // It may have been in use when the machine failed.
+        let Ok(list) = LAST_WORDS.borrow(section).try_borrow() else { return };
+        for words in list.iter().filter_map(Weak::upgrade) {
+            serial::write(b"# ");
+            let _ = words.say(&mut Report);
+            serial::write(b"\n");
+            // The last one to let go would free it, on a heap that may be broken.
+            core::mem::forget(words);
+        }
+    });
 }
 
 /// Searches the stack for what looks like a return address: one behind a call in the image's code.

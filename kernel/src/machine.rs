@@ -1,14 +1,15 @@
 //! [`Machine`]: the kernel as the rest of axon sees it.
 
 use alloc::string::String;
+use alloc::sync::Weak;
 use alloc::vec::Vec;
 use core::cell::OnceCell;
 use core::future::Future;
 use core::time::Duration;
 
 use axon_platform::{
-    BootStats, DmaBuf, DmaExhausted, Instant, ModelControl, Platform, SpawnError, TaskUse, control,
-    is_emulated,
+    BootStats, DmaBuf, DmaExhausted, Instant, LastWords, ModelControl, Platform, SpawnError,
+    TaskUse, control, is_emulated,
 };
 use critical_section::Mutex;
 use embassy_time::Timer;
@@ -17,7 +18,7 @@ use crate::memory::{frames, layout};
 use crate::options::Options;
 use crate::pci::Function;
 use crate::time::{clock, idle};
-use crate::{console, executor, files, processor, smbios};
+use crate::{console, executor, fatal, files, processor, smbios};
 
 /// The machine this image runs on. Copies are handles on the same one.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +82,10 @@ impl Platform for Machine {
 
     fn tasks(&self, each: &mut dyn FnMut(TaskUse)) {
         executor::tasks(each);
+    }
+
+    fn on_fatal(&self, words: Weak<dyn LastWords>) {
+        fatal::add_last_words(words);
     }
 
     fn measure_tasks(&self, on: bool) {

@@ -37,7 +37,9 @@ pub use clock::Clock;
 pub use control::{control, is_emulated};
 pub use dma::{Descriptor, DescriptorRing, DmaBuf, OutOfBounds, WordRing};
 pub use errno::Errno;
-pub use machine::{BootStats, DmaExhausted, ModelControl, Platform, SpawnError, TaskUse};
+pub use machine::{
+    BootStats, DmaExhausted, LastWords, ModelControl, Platform, SpawnError, TaskUse,
+};
 pub use mmio::MmioWindow;
 pub use pci::{BarInfo, Bdf, Caching, MapError, PciFunction};
 pub use time::Instant;

@@ -1,6 +1,7 @@
 //! The machine as a whole.
 
 use alloc::string::String;
+use alloc::sync::Weak;
 use alloc::vec::Vec;
 use core::fmt;
 use core::future::Future;
@@ -86,6 +87,15 @@ pub struct TaskUse {
     pub busy: Duration,
 }
 
+/// Something worth printing when the machine cannot go on.
+pub trait LastWords: Send + Sync {
+    /// Prints it. Runs in any state of the machine: no heap, no lock, no waiting.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    fn say(&self, to: &mut dyn fmt::Write) -> fmt::Result;
+}
+
 /// A machine: clock, timers, host memory, PCI functions, tasks, console.
 ///
 /// Clones are handles on the same machine.
@@ -142,6 +152,12 @@ pub trait Platform: Clone + Send + Sync + 'static {
     /// time one runs. Off at start.
     fn measure_tasks(&self, on: bool) {
         let _ = on;
+    }
+
+    /// Has `words` printed where the machine ends in a panic or a processor exception, as long as
+    /// somebody else holds them. Nothing where a panic ends less than a machine.
+    fn on_fatal(&self, words: Weak<dyn LastWords>) {
+        let _ = words;
     }
 
     /// Orders earlier stores to host memory and write-combining windows before later register

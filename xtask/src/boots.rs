@@ -60,6 +60,10 @@ pub const BOOTS: &[Boot] = &[
         told(outcomes, "in two lines")?;
         told(outcomes, "about to die: panic")
     }),
+    fatal("a panic prints the events of a device", "--device trn1 -- panic", |outcomes| {
+        told(outcomes, "nd0 queue_destroyed")?;
+        told(outcomes, "nd0 client_drop")
+    }),
     boot("trn1 comes up and copies", "--device trn1", all_is_well),
     boot("inf2 comes up and copies", "--device inf2", all_is_well),
     boot("trn2 comes up and copies", "--device trn2", all_is_well),

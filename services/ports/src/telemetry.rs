@@ -15,6 +15,9 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
+
+use axon_platform::LastWords;
 
 use crate::{CoreMap, DeviceIndex};
 
@@ -25,7 +28,7 @@ pub mod trace;
 
 pub use cell::{Counter, Gauge};
 pub use counters::DeviceCounters;
-pub use events::{EventKind, EventRing};
+pub use events::{EventKind, EventQuery, EventRing};
 pub use trace::{Trace, TraceEvent, TraceKind};
 
 /// There is no memory for a ring.
@@ -65,4 +68,45 @@ fn slots<T>(count: usize, fresh: impl FnMut() -> T) -> Result<Box<[T]>, NoRoom> 
     slots.try_reserve_exact(count).map_err(|_| NoRoom)?;
     slots.resize_with(count, fresh);
     Ok(slots.into_boxed_slice())
+}
+
+/// Events that are printed where the machine ends.
+const LAST_EVENTS: usize = 32;
+
+impl LastWords for DeviceRecords {
+    fn say(&self, to: &mut dyn fmt::Write) -> fmt::Result {
+        write!(to, "last events of {}:", self.device)?;
+        let mut result = Ok(());
+        let query = EventQuery { limit: LAST_EVENTS, ..EventQuery::default() };
+        self.events.dump(&query, |record| {
+            result = result.and_then(|()| write!(to, "\n{record}"));
+        });
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::String;
+
+    use axon_platform::Instant;
+
+    use super::*;
+
+    #[test]
+    fn the_last_words_of_a_device_are_its_newest_events() {
+        let records = DeviceRecords::new(DeviceIndex::new(3).unwrap(), CoreMap(1)).unwrap();
+        let say = || {
+            let mut text = String::new();
+            records.say(&mut text).unwrap();
+            text
+        };
+        assert_eq!(say(), "last events of nd3:");
+        for data in 0..40 {
+            records.events.record(Instant::default(), None, EventKind::Call, data);
+        }
+        let text = say();
+        assert_eq!(text.lines().count(), 1 + LAST_EVENTS);
+        assert!(text.lines().next_back().unwrap().ends_with("call            client=0 data=0x27"));
+    }
 }
