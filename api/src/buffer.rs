@@ -127,13 +127,56 @@ impl<P: Platform> Buffer<P> {
         source.copy_to(target.span(offset..end)?)
     }
 
-    /// Writes `data` from `offset` on; device memory through a bounce chunk. Dropped half-way it
-    /// leaves the memory partly written.
+    /// Writes `data` from `offset` on: to device memory as [`Buffer::write_inline`] does where that
+    /// is possible and the slice is short, else through a bounce chunk by DMA. Dropped half-way it
+    /// leaves the memory partly written. Copies that were started before and not awaited may come
+    /// later.
     ///
     /// # Errors
     /// As [`Buffer::span`], and those of the copy.
     pub async fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
         self.view()?.write(offset, data).await
+    }
+
+    /// Writes `data` to device memory with the CPU, through the memory window of the device: done
+    /// when this returns, and in front of every copy that is started later. It is not ordered with
+    /// copies in flight (specification 03 §11.5).
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for an offset or a length that is no multiple of 4, for host
+    /// memory, and where the window does not show the memory; [`Error::OutOfRange`] above 8192
+    /// bytes or outside of the buffer; [`Error::Again`] in RESET; and as [`Buffer::span`]. Nothing
+    /// was written.
+    #[inline]
+    pub fn write_inline(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
+        let Some(held) = self.chunk.header().hold() else { return Err(self.refusal()) };
+        let record = held.record();
+        let len = data.len() as u64;
+        let plain = is_inside(record, offset, len)
+            & (len != 0)
+            & !record.is_host()
+            & (record.owner() == self.client.access.client().number())
+            & !is_ring(record.category());
+        if !plain || self.client.access.check().is_err() {
+            return self.view()?.write_inline(offset, data);
+        }
+        self.client.device.trace(TraceEvent::MemCopyIn {
+            chunk: record.pa(),
+            buffer: data.as_ptr().addr() as u64,
+            offset,
+            size: len,
+        });
+        let address = DeviceAddr(record.pa() + offset);
+        self.client.device.neuron().write_memory_window(address, data).map_err(inline_refusal)
+    }
+
+    /// As [`Buffer::write`], but to device memory always by DMA: behind copies in flight on the
+    /// ring of the memory's core.
+    ///
+    /// # Errors
+    /// As [`Buffer::write`].
+    pub async fn write_by_dma(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
+        self.view()?.write_by_dma(offset, data).await
     }
 
     /// Reads `into.len()` bytes from `offset` on. Bytes are moved into `into` only while the
@@ -339,6 +382,38 @@ impl<'a, P: Platform> View<'a, P> {
             offset,
             size: data.len() as u64,
         });
+        if let Some(memory) = self.pin.host() {
+            return Ok(memory.write(offset, data)?);
+        }
+        let neuron = self.client.device.neuron();
+        if neuron.prefers_memory_window(span.address, span.len) {
+            return Ok(neuron.write_memory_window(span.address, data)?);
+        }
+        Bounce::new(self.client).write(span, data).await
+    }
+
+    /// As [`Buffer::write_inline`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::WrongOwner`].
+    pub fn write_inline(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
+        self.check_writable()?;
+        let span = self.span_at(offset, data.len() as u64)?;
+        if span.is_host() {
+            let (what, value) = ("host memory for a write through the window", span.address.0);
+            return Err(Error::InvalidArgument { what, value });
+        }
+        let neuron = self.client.device.neuron();
+        neuron.write_memory_window(span.address, data).map_err(inline_refusal)
+    }
+
+    /// As [`Buffer::write_by_dma`].
+    ///
+    /// # Errors
+    /// As [`View::write`].
+    pub async fn write_by_dma(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
+        self.check_writable()?;
+        let span = self.span_at(offset, data.len() as u64)?;
         match self.pin.host() {
             Some(memory) => Ok(memory.write(offset, data)?),
             None => Bounce::new(self.client).write(span, data).await,
@@ -388,6 +463,17 @@ impl<'a, P: Platform> Loose<'a, P> {
     fn with(self, pin: Pin) -> Span<'a, P> {
         let Loose { client, address, len, core, location, writable } = self;
         Span { client, pin, address, len, core, location, writable }
+    }
+}
+
+/// What is too long for the window is out of range (specification 08 API-E26).
+#[cold]
+fn inline_refusal(error: axon_neuron::Error) -> Error {
+    match error {
+        axon_neuron::Error::TooBig { value: len, limit, .. } => {
+            Error::OutOfRange { offset: 0, len, limit: limit - 1 }
+        }
+        error => error.into(),
     }
 }
 

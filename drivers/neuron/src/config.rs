@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use crate::Hal;
+
 /// Configuration of one device; [`Default`] is right for silicon and for the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeviceConfig {
@@ -26,6 +28,10 @@ pub struct DeviceConfig {
     /// Descriptors with metadata may be put into rings of clients (03 §5.4). Nobody has described
     /// what they make an engine do.
     pub admit_metadata: bool,
+    /// Slices of at most so many bytes are written to the device by the CPU, through the memory
+    /// window, where their place and length are multiples of 4; at most 8192, 0 for never
+    /// (03 §11.5).
+    pub memory_window_limit: u32,
     /// How long firmware may take to name the device (01 §10).
     pub routing_id_deadline: Duration,
     /// The driver alone uses notification queues: it enables them, tells the hardware how far it
@@ -51,6 +57,7 @@ impl Default for DeviceConfig {
             budget_multiplier: None,
             zero_copy_on_v2: false,
             admit_metadata: false,
+            memory_window_limit: Hal::MEMORY_WINDOW_LIMIT,
             routing_id_deadline: Duration::from_secs(60),
             manage_notifications: false,
             notification_queues: 10,

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use core::future::Future;
 use core::time::Duration;
 
-use axon_platform::{Bdf, MmioWindow, PciFunction, Platform};
+use axon_platform::{Bdf, DeviceAddr, MmioWindow, PciFunction, Platform};
 use axon_ports::reset::{DeviceState, Requester, ResetRequest};
 use axon_ports::telemetry::{DeviceRecords, EventKind};
 use axon_ports::{Chunk, ClientId, CoreId, DeviceIndex, RoutingId};
@@ -190,6 +190,62 @@ impl<P: Platform> NeuronDevice<P> {
     /// Window onto HBM, where the function has one. What it shows: [`Hal::memory_window_offset`].
     pub fn memory_window(&self) -> Option<&Window<P>> {
         self.shared().rungs.memory_window.as_ref()
+    }
+
+    /// Writes `data` to HBM with the CPU, through the memory window: complete, and in front of every
+    /// later doorbell, when this returns. Not ordered with DMA in flight (specification 03 §11.5).
+    ///
+    /// The caller has checked and holds the range.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for an address or a length that is no multiple of 4,
+    /// [`Error::TooBig`] above 8192 bytes, [`Error::NoMemoryWindow`] where the window does not show
+    /// the range, [`Error::Again`] in RESET, [`Error::DeviceFailed`], [`Error::DeviceGone`],
+    /// [`Error::Removed`]. Nothing was written.
+    #[inline]
+    pub fn write_memory_window(&self, address: DeviceAddr, data: &[u8]) -> Result<(), Error> {
+        let shared = self.shared();
+        let len = data.len() as u64;
+        let fits = (address.0 | len).is_multiple_of(4) && len <= Hal::MEMORY_WINDOW_LIMIT.into();
+        if !fits || !shared.hal.allows_memory_window_writes() || shared.check_ready().is_err() {
+            return Err(self.memory_window_refusal(address, len));
+        }
+        let offset = shared.hal.memory_window_offset(address, len)?;
+        match &shared.rungs.memory_window {
+            Some(window) if window.write_bytes(offset, data) => {
+                shared.platform.write_barrier();
+                Ok(())
+            }
+            _ => Err(Error::NoMemoryWindow { address, len_bytes: len, window: 0 }),
+        }
+    }
+
+    #[cold]
+    fn memory_window_refusal(&self, address: DeviceAddr, len: u64) -> Error {
+        let limit = u64::from(Hal::MEMORY_WINDOW_LIMIT);
+        if len > limit {
+            let what = "length of a write through the memory window";
+            return Error::TooBig { what, value: len, limit: limit + 1 };
+        }
+        if !(address.0 | len).is_multiple_of(4) {
+            let what = "place or length of a write through the memory window";
+            return Error::InvalidArgument { what, value: address.0 | len };
+        }
+        match self.shared().check_ready() {
+            Err(error) => error,
+            Ok(()) => Error::NoMemoryWindow { address, len_bytes: len, window: 0 },
+        }
+    }
+
+    /// Whether a slice of `len` bytes at `address` is written through the memory window rather than
+    /// by DMA.
+    #[inline]
+    pub fn prefers_memory_window(&self, address: DeviceAddr, len: u64) -> bool {
+        let shared = self.shared();
+        len <= shared.hal.memory_window_limit()
+            && (address.0 | len).is_multiple_of(4)
+            && shared.hal.memory_window_offset(address, len).is_ok()
+            && shared.check_ready().is_ok()
     }
 
     /// Slabs of the datastore, zeroed, as many as [`crate::DeviceConfig::datastore_slabs`] says.

@@ -200,6 +200,21 @@ impl<P: Platform> Shared<P> {
         if self.is_stopped() { Err(Error::Removed) } else { Ok(()) }
     }
 
+    /// Fails where the hardware cannot be used now, for what does not wait (05 §6).
+    ///
+    /// # Errors
+    /// [`Error::Again`] in RESET, [`Error::DeviceFailed`], [`Error::DeviceGone`],
+    /// [`Error::Removed`].
+    #[inline]
+    pub fn check_ready(&self) -> Result<(), Error> {
+        self.check_alive()?;
+        match self.states.device() {
+            DeviceState::Ready => Ok(()),
+            DeviceState::Reset => Err(Error::Again { what: "the device is in RESET" }),
+            DeviceState::Invalid => Err(Error::DeviceFailed),
+        }
+    }
+
     /// Reads a word of MiscRAM; all-ones is looked into (01 §5).
     ///
     /// # Errors

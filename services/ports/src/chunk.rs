@@ -150,6 +150,15 @@ impl ChunkHeader {
         record.pin(self.name.generation).then(|| (Pin(self.clone()), record))
     }
 
+    /// Takes a pin for as long as the header is borrowed: for what the CPU does at once. `None`
+    /// where the chunk is dead.
+    #[inline(always)]
+    pub fn hold(&self) -> Option<Held<'_>> {
+        let record = self.record();
+        // Not made where there is no pin: it would give one back.
+        record.pin(self.name.generation).then(|| Held { header: self, record })
+    }
+
     /// Whether the chunk was released.
     #[inline]
     pub fn is_dead(&self) -> bool {
@@ -289,6 +298,37 @@ impl Pin {
         let record = self.0.record();
         if record.unpin() {
             self.0.table.release(self.0.name.slot, record);
+        }
+    }
+}
+
+/// A pin that counts no reference to the table: it lives shorter than the header it came from.
+pub struct Held<'a> {
+    header: &'a ChunkHeader,
+    record: &'a ChunkRecord,
+}
+
+impl Held<'_> {
+    /// What the chunk is; does not change while it is held.
+    #[inline]
+    pub fn record(&self) -> &ChunkRecord {
+        self.record
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn give_back(&self) {
+        if self.record.unpin() {
+            self.header.table.release(self.header.name.slot, self.record);
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if !self.record.unpin_live() {
+            self.give_back();
         }
     }
 }

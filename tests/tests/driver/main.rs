@@ -17,3 +17,4 @@ mod many;
 mod resets;
 mod telemetry;
 mod unbind;
+mod window;

@@ -1,4 +1,4 @@
-//! `fill`, `pattern`, `write`, `read`, `crc`, `copy`, `memset`, `wait`.
+//! `fill`, `pattern`, `write`, `read`, `crc`, `copy`, `batch`, `memset`, `wait`.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -90,13 +90,24 @@ pub(super) async fn pattern<P: Platform>(
     moved(len)
 }
 
-/// `write H OFF HEX`
+/// `write H OFF HEX [via=auto|window|dma]`
 pub(super) async fn write<P: Platform>(session: &mut Session<P>, words: &mut Words<'_>) -> Outcome {
     let handle = words.number("handle")?;
     let off = words.number("offset")?;
     let data = number::bytes("data", words.word("data")?)?;
+    let via = words.option("via")?;
     words.finish()?;
-    session.client()?.by_handle(handle)?.write(off, &data).await?;
+    let view = session.client()?.by_handle(handle)?;
+    match via {
+        None | Some("auto") => view.write(off, &data).await?,
+        Some("window") => view.write_inline(off, &data)?,
+        Some("dma") => view.write_by_dma(off, &data).await?,
+        Some(other) => {
+            return Err(Failure::invalid(format_args!(
+                "`via` is auto, window or dma, not {other}"
+            )));
+        }
+    }
     moved(data.len() as u64)
 }
 
@@ -156,6 +167,35 @@ pub(super) async fn copy<P: Platform>(session: &mut Session<P>, words: &mut Word
     }
     transfer.await?;
     moved(len)
+}
+
+/// `batch SRC DST LEN COUNT [soff= doff= sstep= dstep=]`: copies at regular distances, LEN apart
+/// where no step is given, behind one marker.
+pub(super) async fn batch<P: Platform>(session: &mut Session<P>, words: &mut Words<'_>) -> Outcome {
+    let source = words.number("source")?;
+    let target = words.number("target")?;
+    let len = words.number("length")?;
+    let count = words.limited("count", 2032)?;
+    let soff = words.option_number("soff")?.unwrap_or(0);
+    let doff = words.option_number("doff")?.unwrap_or(0);
+    let sstep = words.option_number("sstep")?.unwrap_or(len);
+    let dstep = words.option_number("dstep")?.unwrap_or(len);
+    words.finish()?;
+    let mut batch = {
+        let client = session.client()?;
+        let mut batch = client.batch(count as usize)?;
+        let (source, target) = (client.by_handle(source)?, client.by_handle(target)?);
+        target.check_writable()?;
+        for n in 0..count {
+            // What wraps is far behind the end of any chunk before it does.
+            let (from, to) = (n.saturating_mul(sstep), n.saturating_mul(dstep));
+            let source = source.span_at(soff.saturating_add(from), len)?;
+            batch.add(source, target.span_at(doff.saturating_add(to), len)?)?;
+        }
+        batch
+    };
+    (&mut batch).await?;
+    moved(count * len)
 }
 
 /// `memset H BYTE LEN [off=]`: by DMA of the device.

@@ -71,16 +71,30 @@ impl Hal {
     /// # Errors
     /// [`Error::NoMemoryWindow`] where the range is not in one channel, or BAR4 does not show it
     /// (specification 01 §2.3 rule 5).
+    #[inline]
     pub fn memory_window_offset(&self, address: DeviceAddr, len_bytes: u64) -> Result<u64, Error> {
-        let refused = Error::NoMemoryWindow { address, len_bytes, window: self.bar4_len };
-        let hbm = self.hbm_of(address, len_bytes).ok_or(refused)?;
-        let base = self.tables.map.hbm_bases.get(hbm.index()).copied().unwrap_or(0);
-        let offset = address.0 - base + hbm.index() as u64 * self.hbm_bar4_pitch;
-        if len_bytes <= self.bar4_len && offset <= self.bar4_len - len_bytes {
-            Ok(offset)
-        } else {
-            Err(refused)
+        self.memory_window_place(address, len_bytes).ok_or(Error::NoMemoryWindow {
+            address,
+            len_bytes,
+            window: self.bar4_len,
+        })
+    }
+
+    #[inline(always)]
+    fn memory_window_place(&self, address: DeviceAddr, len_bytes: u64) -> Option<u64> {
+        let mut place = 0;
+        for &base in self.tables.map.hbm_bases {
+            let at = address.0.wrapping_sub(base);
+            if at < self.hbm_size {
+                let offset = place + at;
+                let is_inside = len_bytes <= self.hbm_size - at
+                    && len_bytes <= self.bar4_len
+                    && offset <= self.bar4_len - len_bytes;
+                return is_inside.then_some(offset);
+            }
+            place += self.hbm_bar4_pitch;
         }
+        None
     }
 
     /// Tile of a core in the register window.

@@ -65,6 +65,7 @@ pub struct Hal {
     hbm_size: u64,
     hbm_bar4_pitch: u64,
     bar4_len: u64,
+    memory_window_limit: u32,
     budget_multiplier: u32,
     notification_queues: u8,
     no_reset: bool,
@@ -175,6 +176,10 @@ impl Hal {
             hbm_size: if follows_bar4 { quarter } else { tables.map.hbm_size },
             hbm_bar4_pitch: if follows_bar4 { quarter } else { tables.map.hbm_bar4_pitch },
             bar4_len,
+            memory_window_limit: match environment {
+                Environment::Qemu => 0,
+                _ => config.memory_window_limit.min(Hal::MEMORY_WINDOW_LIMIT),
+            },
             budget_multiplier: config
                 .budget_multiplier
                 .unwrap_or(if silicon { 1 } else { 100_000 })
@@ -283,7 +288,17 @@ impl Hal {
         self.environment == Environment::Silicon
     }
 
-    /// Whether small copies may go through the memory window.
+    /// Most bytes that the CPU writes through the memory window at once (03 §11.5).
+    pub const MEMORY_WINDOW_LIMIT: u32 = 8192;
+
+    /// Most bytes of a slice that the CPU writes through the memory window instead of by DMA; 0
+    /// where it never does.
+    #[inline]
+    pub fn memory_window_limit(&self) -> u64 {
+        self.memory_window_limit.into()
+    }
+
+    /// Whether anything may be written through the memory window.
     pub fn allows_memory_window_writes(&self) -> bool {
         self.environment != Environment::Qemu
     }
@@ -296,6 +311,7 @@ impl Hal {
     /// The same device with a memory window that could not be mapped.
     pub(crate) const fn without_memory_window(mut self) -> Hal {
         self.bar4_len = 0;
+        self.memory_window_limit = 0;
         self
     }
 
