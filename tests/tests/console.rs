@@ -89,6 +89,11 @@ fn dma_e22_dma_e26_dma_e34_dma_e45_queues_and_engines() {
 }
 
 #[test]
+fn dma_e38_batches_and_writes_through_the_window() {
+    check("batches");
+}
+
+#[test]
 fn dma_e10_copies_that_are_waited_for_later() {
     check("async");
 }

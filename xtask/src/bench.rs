@@ -2,6 +2,7 @@
 //! with.
 
 pub mod chart;
+mod dma;
 mod memory;
 
 use std::path::PathBuf;
@@ -32,6 +33,8 @@ pub struct BenchOptions {
 enum Benchmark {
     /// Copies and fills, one at a time and many at once
     Copy,
+    /// Copies by size and depth, small writes by both ways, with pages in `docs/bench`
+    Dma,
     /// A message between two tasks: request, reply, wake-up
     Hop,
     /// Clients and resets: open and close, request to trigger, the end of a client that owns much
@@ -56,6 +59,7 @@ struct Machine {
 pub fn bench(bench: &BenchOptions) -> Result<ExitCode, Error> {
     let (name, device) = match bench.benchmark {
         Benchmark::Copy => ("copy", "trn1"),
+        Benchmark::Dma => ("dma", "trn1"),
         Benchmark::Hop => ("hop", "none"),
         Benchmark::State => ("state", "trn1,trn2"),
         Benchmark::Notify => ("notify", "trn1"),
@@ -64,7 +68,10 @@ pub fn bench(bench: &BenchOptions) -> Result<ExitCode, Error> {
     let mut options = machine_options(name, device);
     options.report = bench.report.clone();
     options.json = bench.json;
-    run::run("bench", &options)
+    match bench.benchmark {
+        Benchmark::Dma => dma::bench(&options, &mut std::io::stdout()),
+        _ => run::run("bench", &options),
+    }
 }
 
 /// The machine on which `apps/bench` runs a benchmark.

@@ -269,6 +269,7 @@ const COPY_BOUNDS: Bounds = &[
     ("one of a batch of 64 copies of 4 KiB", 170),
     ("fill 4 KiB, started at once", 1200),
     ("write a slice of 4 KiB", 2500),
+    ("write 64 bytes through the window", 240),
     ("copy 64 KiB host to device", 900),
 ];
 

@@ -18,6 +18,8 @@ use crate::row::{Row, samples};
 const COPY_GOAL: u64 = 750;
 /// What a fill of 4 KiB may cost.
 const FILL_GOAL: u64 = 800;
+/// What the CPU may take to write 64 bytes into device memory.
+const INLINE_GOAL: u64 = 120;
 /// What writing a slice of 4 KiB may cost, with every copy on the way.
 const WRITE_GOAL: u64 = 2500;
 /// What one of [`DEPTH`] copies may cost.
@@ -102,8 +104,10 @@ async fn ask<P: Platform>(machine: P, bench: Bench<P>) -> Outcome {
     let fills = samples!(machine, bench.device.fill(..PAGE, 1)?.start().await?);
     rows.push(Row::new("fill 4 KiB, started at once", Some(FILL_GOAL), fills));
     let data = alloc::vec![0x5a; PAGE as usize];
-    let writes = samples!(machine, bench.device.write(0, &data).await?);
+    let writes = samples!(machine, bench.device.write_by_dma(0, &data).await?);
     rows.push(Row::new("write a slice of 4 KiB", Some(WRITE_GOAL), writes));
+    let writes = samples!(machine, bench.device.write_inline(0, &data[..64])?);
+    rows.push(Row::new("write 64 bytes through the window", Some(INLINE_GOAL), writes));
     let len = 16 * PAGE;
     let copies = samples!(machine, bench.host.copy_to(..len, &bench.device, 0)?.start().await?);
     rows.push(Row::new("copy 64 KiB host to device", None, copies));

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `copy` | what copies and fills cost |
 //! | `notify` | semaphores, notifications, counters, trace points |
+//! | `dma` | copies by size and depth, small writes by both ways: instructions, doorbells, ring memory |
 //! | `hop` | what a message between two tasks costs, and what the memory service's messages cost |
 //! | `memory` | the memory service empty, with many live chunks, with holes in the way |
 //! | `state` | what clients, their ends and resets cost, and what others feel of it |
@@ -18,9 +19,11 @@
 extern crate alloc;
 
 mod copy;
+mod dma;
 mod hop;
 mod memory;
 mod notify;
+mod probe;
 mod row;
 mod state;
 
@@ -51,9 +54,17 @@ const INSTRUCTIONS: &str = "instructions";
 
 /// Runs the benchmark that the command line names.
 pub async fn main<P: Platform>(machine: P) -> u8 {
+    main_with_clock(machine, None).await
+}
+
+/// As [`main`], with real time in nanoseconds where the machine's own is virtual.
+pub async fn main_with_clock<P: Platform>(machine: P, clock: Option<fn() -> u64>) -> u8 {
     let words = machine.arguments();
     let unit = words.iter().find_map(|word| word.strip_prefix("unit=")).unwrap_or("counts");
     let benchmark = words.iter().find(|word| !word.contains('='));
+    if benchmark.map(String::as_str) == Some("dma") {
+        return dma(&machine, unit, clock).await;
+    }
     let rows = match benchmark.map(String::as_str) {
         Some("copy") => copy::measure(&machine).await,
         Some("hop") => hop(&machine).await,
@@ -63,7 +74,7 @@ pub async fn main<P: Platform>(machine: P) -> u8 {
         other => {
             let name = other.unwrap_or_default();
             machine.console_write(
-                format!("no benchmark is called {name:?}: copy, hop, memory, notify, state\n")
+                format!("no benchmark is called {name:?}: copy, dma, hop, memory, notify, state\n")
                     .as_bytes(),
             );
             return USAGE;
@@ -72,6 +83,24 @@ pub async fn main<P: Platform>(machine: P) -> u8 {
     match rows {
         Ok(rows) => {
             conclude(&machine, &rows, unit);
+            0
+        }
+        Err(error) => {
+            machine.console_write(format!("the benchmark could not run: {error}\n").as_bytes());
+            FAILED
+        }
+    }
+}
+
+/// Rows with more columns than the others have.
+async fn dma<P: Platform>(machine: &P, unit: &str, clock: Option<fn() -> u64>) -> u8 {
+    match dma::measure(machine, clock).await {
+        Ok(rows) => {
+            let mut text = dma::DmaRow::heading(unit);
+            rows.iter().for_each(|row| text.push_str(&row.line()));
+            let report: Vec<String> = rows.iter().map(|row| row.json(unit)).collect();
+            text.push_str(&format!("axon-report: [{}]\n", report.join(",")));
+            machine.console_write(text.as_bytes());
             0
         }
         Err(error) => {

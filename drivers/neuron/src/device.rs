@@ -227,9 +227,13 @@ impl<P: Platform> NeuronDevice<P> {
             let what = "length of a write through the memory window";
             return Error::TooBig { what, value: len, limit: limit + 1 };
         }
-        if !(address.0 | len).is_multiple_of(4) {
-            let what = "place or length of a write through the memory window";
-            return Error::InvalidArgument { what, value: address.0 | len };
+        if !len.is_multiple_of(4) {
+            let what = "length of a write through the memory window";
+            return Error::InvalidArgument { what, value: len };
+        }
+        if !address.0.is_multiple_of(4) {
+            let what = "address of a write through the memory window";
+            return Error::InvalidArgument { what, value: address.0 };
         }
         match self.shared().check_ready() {
             Err(error) => error,

@@ -29,7 +29,8 @@ pub(crate) struct Piece {
 pub(crate) struct PieceList {
     pieces: Vec<Piece>,
     pins: Vec<Pin>,
-    bytes: u64,
+    /// At most 127 MiB, as the descriptors say.
+    bytes: u32,
     descriptors: u32,
 }
 
@@ -72,7 +73,7 @@ impl PieceList {
             self.make_room(limit, descriptors)?;
         }
         self.descriptors = descriptors;
-        self.bytes += piece.bytes;
+        self.bytes += piece.bytes as u32;
         self.pieces.push(piece);
         Ok(())
     }
@@ -126,7 +127,7 @@ impl PieceList {
             Some(first) => (first.source, first.destination),
             None => (DeviceAddr(0), DeviceAddr(0)),
         };
-        Span { source, destination, bytes: self.bytes, fixed_source: false }
+        Span { source, destination, bytes: self.bytes.into(), fixed_source: false }
     }
 
     /// Whether copying once more gives what copying once gave: nothing that is read was written.

@@ -217,6 +217,9 @@ impl Record {
     }
 }
 
+// A power of two, so that finding a record is a shift.
+const _: () = assert!(size_of::<Record>() == 256);
+
 /// A chain of records; ends by count, not by a mark.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct List {
