@@ -10,9 +10,9 @@ use axon_ports::telemetry::TraceEvent;
 use axon_ports::{CoreId, CoreMap, MemoryPort};
 
 use super::drive::cores_of;
-use crate::dma::{DRAIN, Ring, RingMemory, RingName, engine, queues};
+use crate::dma::{DRAIN, PortCell, Ring, RingMemory, RingName, engine, queues};
 use crate::hal::Engine;
-use crate::shared::Shared;
+use crate::shared::{Shared, bits};
 use crate::state::CoreState;
 use crate::wake::yield_now;
 use crate::{CancelCause, Error};
@@ -23,14 +23,14 @@ const GRACE: Duration = Duration::from_secs(1);
 const FENCE_LOOK: Duration = Duration::from_millis(1);
 const DRAIN_LOOK: Duration = Duration::from_micros(50);
 
-/// Ports whose rings serve the cores in the map: their default ones and what clients have.
-fn ports<P: Platform>(shared: &Shared<P>, map: CoreMap) -> impl Iterator<Item = usize> + '_ {
-    let defaults = defaults(shared, map);
-    shared.ports.iter().enumerate().filter_map(move |(number, cell)| {
-        let serves =
-            || cell.with(|port| port.ring().is_some_and(|ring| map.contains(ring.name.core)));
-        (defaults & 1 << number != 0 || serves()).then_some(number)
-    })
+/// Ports that a reset of the map concerns, as a mask: default ports of its cores, and others with a
+/// ring of theirs. All ports are looked at, so a stage asks once.
+fn ports<P: Platform>(shared: &Shared<P>, map: CoreMap) -> u64 {
+    let serves = |cell: &PortCell| {
+        cell.with(|port| port.ring().is_some_and(|ring| map.contains(ring.name.core)))
+    };
+    let others = shared.ports.iter().enumerate().filter(|(_, cell)| serves(cell));
+    others.fold(defaults(shared, map), |mask, (number, _)| mask | 1 << number)
 }
 
 /// Default ports of the cores in the map, as a mask.
@@ -40,9 +40,10 @@ fn defaults<P: Platform>(shared: &Shared<P>, map: CoreMap) -> u64 {
 
 /// Stage 0: new work waits; what runs gets its budget, at most 1 s.
 pub(super) async fn fence<P: Platform>(shared: &Shared<P>, map: CoreMap) {
+    let concerned = ports(shared, map);
     let now = shared.platform.now();
     let mut grace = Duration::ZERO;
-    for number in ports(shared, map) {
+    for number in bits(concerned) {
         if let Some(cell) = shared.ports.get(number) {
             cell.with(|port| {
                 port.set_held(true);
@@ -54,7 +55,7 @@ pub(super) async fn fence<P: Platform>(shared: &Shared<P>, map: CoreMap) {
     }
     let deadline = now + grace.min(GRACE);
     while !shared.is_stopped() && shared.platform.now() < deadline {
-        let busy = ports(shared, map).any(|number| {
+        let busy = bits(concerned).any(|number| {
             shared.ports.get(number).is_some_and(|cell| {
                 cell.with(|port| port.ring().is_some_and(|ring| ring.is_busy()))
             })
@@ -70,7 +71,9 @@ pub(super) async fn fence<P: Platform>(shared: &Shared<P>, map: CoreMap) {
 /// Stage 2: pauses the rings and waits until nothing is under way, at most 10 ms for all of them.
 /// What has not ended is caught: suspended where it will be issued again, else cancelled.
 pub(super) async fn close<P: Platform>(shared: &Shared<P>, map: CoreMap) {
-    for number in ports(shared, map) {
+    // Once more: a queue may have been taken just before the fence.
+    let concerned = ports(shared, map);
+    for number in bits(concerned) {
         if let Some(cell) = shared.ports.get(number) {
             cell.with(|port| {
                 if let Some(ring) = port.ring() {
@@ -87,7 +90,7 @@ pub(super) async fn close<P: Platform>(shared: &Shared<P>, map: CoreMap) {
     loop {
         let last = shared.platform.now() >= deadline || shared.is_stopped();
         let mut open = false;
-        for number in ports(shared, map) {
+        for number in bits(concerned) {
             if let Some(cell) = shared.ports.get(number) {
                 open |= cell.with(|port| {
                     let Some(ring) = port.ring() else { return false };
