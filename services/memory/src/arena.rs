@@ -1,8 +1,8 @@
 //! One arena: a range of HBM from which spans are cut, lowest address first (specification 04 §3).
 //!
-//! Free memory is kept as runs that are never adjacent. The run that ends at the frontier, the
-//! *wilderness*, is two numbers; so is the *front*, mostly the lowest of all others,
-//! that small requests are cut from one after the other; all others are bits in an [`Index`] with a tournament of run
+//! Free memory is kept as runs that are never adjacent. Two of them are two numbers each: the
+//! *wilderness*, which ends at the frontier, and the *front*, the lowest of all, from which small
+//! spans are cut one after the other. All others are bits in an [`Index`] with a tournament of run
 //! lengths on top (words of 64 granules, pages of 64 words, groups of 64 pages, 64 groups). Finding
 //! the lowest run that is long enough is three descents of six comparisons; a change climbs only as
 //! far as it changes a maximum. Contiguous scratchpads grow down from the top by moving the
@@ -66,10 +66,8 @@ pub(crate) struct Arena {
     frontier: u32,
     /// Start of the wilderness `[wilderness, frontier)`.
     wilderness: u32,
-    /// A free run that is not in the index; its page exists. Length 0 for none.
+    /// The lowest free run where it is not in the index; its page exists. Length 0 for none.
     front: Run,
-    /// Whether runs of the index may lie below the front.
-    below: bool,
     free: u32,
     index: Index,
     /// Longest run of every page, by group of pages.
@@ -91,7 +89,6 @@ impl Arena {
             frontier: granules,
             wilderness: 0,
             front: Run::NONE,
-            below: false,
             free: granules,
             index,
             groups,
@@ -169,16 +166,6 @@ impl Arena {
         if self.front.length == 0 {
             self.take_out_front();
         }
-        if self.below
-            && count <= u64::from(self.top.largest())
-            && let Some(run) = self.first_fit(count as u32)
-        {
-            if run.start < self.front.start {
-                return self.cut(run, run.start, count as u32, record, faults);
-            }
-            // What is below does not hold a single granule, so there is nothing.
-            self.below = count > 1;
-        }
         if count <= u64::from(self.front.length) {
             return self.cut_front(count as u32, record, faults);
         }
@@ -198,7 +185,6 @@ impl Arena {
             let longest = self.index.remove_free(run.start, run.length);
             self.note(run.start, longest);
             self.front = run;
-            self.below = false;
         }
     }
 
@@ -361,13 +347,8 @@ impl Arena {
         if front.length != 0 && front.end() == start {
             run = Run { start: front.start, length: front.length + run.length };
             is_front = true;
-        } else if after_free && is_front {
-            // Joins a run below the front with it.
-            let left = self.index.free_before(start).ok_or(WrongSpan)?;
-            let longest = self.index.remove_free(left, start - left);
-            self.note(left, longest);
-            run = Run { start: left, length: start - left + run.length };
         } else if after_free {
+            // Not below the front, so it is in the index and stays there.
             return self.extend(start, end, run.length);
         }
         if end == self.wilderness {
@@ -375,8 +356,10 @@ impl Arena {
             self.front = if is_front { Run::NONE } else { front };
         } else if is_front {
             self.front = run;
+        } else if front.length != 0 && start < front.start {
+            self.put_back_front();
+            self.front = run;
         } else {
-            self.below |= start < front.start;
             let longest = self.index.insert_free(start, run.length);
             self.note(start, longest);
         }
