@@ -5,6 +5,7 @@ mod batches;
 mod bench;
 mod bringup;
 mod copies;
+mod core_words;
 mod defects;
 mod endurance;
 mod environments;
