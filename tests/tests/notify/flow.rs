@@ -75,6 +75,26 @@ fn nq_e22_a_loss_is_told_once_and_the_queue_starts_anew() {
 }
 
 #[test]
+fn a_loss_behind_records_that_are_read_in_one_go_is_told_by_the_next_call() {
+    trn1().run(|bench| async move {
+        let mut queue = bench.queue(dropping(4096)).await;
+        bench.control("post nc0 4 count=300 sequence=0");
+        let mut batch = [None; 300];
+        assert_eq!(queue.read(&mut batch), Ok(255));
+        assert_eq!(batch[254].unwrap().timestamp(), 254);
+        bench.pause(Duration::from_millis(5)).await;
+        bench.control("post nc0 4 count=3 sequence=1000");
+        let told = queue.read(&mut batch);
+        assert!(matches!(told, Err(Error::NotificationsLost(_))), "{told:?}");
+        bench.pause(Duration::from_millis(5)).await;
+        bench.control("post nc0 4 count=3 sequence=2000");
+        assert_eq!(queue.read(&mut batch), Ok(3));
+        assert_eq!(batch[0].unwrap().timestamp(), 2000);
+        assert_eq!(queue.info().unwrap().counters.overflows, 1);
+    });
+}
+
+#[test]
 fn a_loss_while_the_reader_is_slow_is_told_where_it_was() {
     for (share, seed) in [(1, 0), (7, 1), (63, 2), (64, 3), (65, 4), (200, 5)] {
         let mut setup = trn1();

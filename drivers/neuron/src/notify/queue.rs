@@ -74,20 +74,29 @@ impl<P: Platform> NotificationQueue<P> {
     /// [`Error::Removed`].
     #[inline]
     pub fn try_next(&mut self) -> Result<Option<Notification>, Error> {
-        if self.staging.is_some() {
-            return Ok(self.next_fetched());
-        }
-        let shared = &self.shared;
-        let record =
-            |registry: &mut Registry| registry.take_record(&shared.registers, self.name, None);
-        match shared.notifications.with(record) {
+        match self.take_at_once() {
             Some(notification) => Ok(Some(notification)),
             None => self.try_otherwise(),
         }
     }
 
+    /// The next notification, where nothing else has to be said first.
+    #[inline(always)]
+    fn take_at_once(&mut self) -> Option<Notification> {
+        if self.staging.is_some() {
+            return self.next_fetched();
+        }
+        let shared = &self.shared;
+        let record =
+            |registry: &mut Registry| registry.take_record(&shared.registers, self.name, None);
+        shared.notifications.with(record)
+    }
+
     /// No record is there to be taken at once.
     fn try_otherwise(&mut self) -> Result<Option<Notification>, Error> {
+        if self.staging.is_some() {
+            return Ok(None);
+        }
         let shared = &self.shared;
         let take =
             |registry: &mut Registry| registry.take(&shared.registers, self.name, None, None);
@@ -110,13 +119,12 @@ impl<P: Platform> NotificationQueue<P> {
     pub fn read(&mut self, into: &mut [Option<Notification>]) -> Result<usize, Error> {
         let mut count = 0;
         for place in into {
-            match self.try_next() {
-                Ok(Some(notification)) => *place = Some(notification),
-                Ok(None) => break,
-                Err(error) if count == 0 => return Err(error),
-                // What was read is told first: the error comes again, or was a loss behind it.
-                Err(_) => break,
+            // What else is to be said, a loss for example, is left to the next call.
+            let taken = if count == 0 { self.try_next()? } else { self.take_at_once() };
+            if taken.is_none() {
+                break;
             }
+            *place = taken;
             count += 1;
         }
         Ok(count)
