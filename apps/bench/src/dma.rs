@@ -275,7 +275,9 @@ impl<P: Platform> Bench<P> {
             for n in 0..64 {
                 copies.push(Some(self.host.copy_to(page(n), &self.device, n * 4096)?.start()));
             }
-            // All rang at once, but the device has not heard of it.
+            // All rang at once, but the device has not heard of it. Who yields runs in front of
+            // whom it woke before, so the task's turn is behind the first yield.
+            embassy_futures::yield_now().await;
             looks.begin();
             embassy_futures::yield_now().await;
             looks.end();
@@ -296,6 +298,7 @@ impl<P: Platform> Bench<P> {
                 Poll::Ready(())
             })
             .await;
+            embassy_futures::yield_now().await;
             ends.begin();
             embassy_futures::yield_now().await;
             ends.end();
