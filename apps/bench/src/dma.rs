@@ -24,7 +24,7 @@ use crate::probe::{Probe, WallClock};
 const SIZES: [u64; 5] = [64, 4 << 10, 64 << 10, 1 << 20, 16 << 20];
 const DEPTHS: [usize; 3] = [1, 8, 64];
 const SMALL: [usize; 8] = [64, 128, 256, 512, 1024, 2048, 4096, 8192];
-/// Most bytes that one row moves, warm-up and all.
+/// Most bytes that one row moves, warm-up and all, unless that is less than seven runs.
 const ROW_BYTES: u64 = 2 << 30;
 /// Host memory copied from, device memory copied to.
 const BUFFER: u64 = 16 << 20;
@@ -201,7 +201,7 @@ impl<P: Platform> Bench<P> {
     }
 
     async fn copies(&self, bytes: u64, depth: usize, way: Way) -> Result<DmaRow, axon::Error> {
-        let runs = (ROW_BYTES / (bytes * depth as u64)).clamp(3, RUNS) as usize;
+        let runs = (ROW_BYTES / (bytes * depth as u64)).clamp(7, RUNS) as usize;
         let mut row = Recorder::new(self, runs);
         let mut batch = self.client.batch(depth)?;
         let mut copies = Vec::with_capacity(depth);

@@ -8,5 +8,5 @@ static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 fn main() -> std::process::ExitCode {
     let clock: fn() -> u64 = || START.elapsed().as_nanos() as u64;
-    axon_hosted::run(move |machine| axon_bench::main_with_clock(machine, Some(clock)))
+    axon_hosted::run(move |machine| axon_bench::main_with_clock(machine, clock))
 }
