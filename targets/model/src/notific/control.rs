@@ -100,7 +100,8 @@ impl Order {
                 number => Err(format!("{key} {number} is not below {limit}")),
             };
             match key {
-                "count" => order.count = number()?,
+                // Without `every=` all of them are written before the answer.
+                "count" => order.count = below(1 << 24)?,
                 "burst" => order.share = number()?.max(1),
                 "every" => {
                     let span = parse_duration(value).filter(|span| *span > 0);
@@ -170,6 +171,14 @@ fn words_of(state: &QueueState) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_than_can_be_written_at_once_is_refused() {
+        assert!(Order::parse(&["count=16777215"]).is_ok());
+        for count in ["count=16777216", "count=18446744073709551615"] {
+            assert!(Order::parse(&[count]).is_err_and(|said| said.contains("is not below")));
+        }
+    }
 
     #[test]
     fn blocks_have_names() {
