@@ -3,6 +3,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`bench`] | one device that is READY, one client, and what a test wants to know about them |
 //! | [`frail`] | a machine that refuses the n-th request for a resource |
 //! | [`mod@machine`] | machines by a short description |
 //! | [`transcript`] | console sessions kept as files: what was typed, what was answered |
@@ -12,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bench;
 pub mod frail;
 pub mod machine;
 pub mod transcript;

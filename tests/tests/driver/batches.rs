@@ -9,7 +9,7 @@ use axon_ports::CoreMap;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-use crate::bench::{Bench, Setup, bytes, every, trn1, trn2, v2};
+use axon_tests::bench::{Bench, Setup, bytes, every, trn1, trn2, v2};
 
 const PAGE: u64 = 4096;
 

@@ -8,7 +8,7 @@ use axon_model::{Bar4, FunctionConfig, Product};
 use axon_platform::{Errno, Platform};
 use axon_ports::reset::DeviceState;
 
-use crate::bench::{every, later};
+use axon_tests::bench::{every, later};
 
 /// What became of the functions of a machine: devices by index, refusals in bus order.
 type Outcome = (Vec<(u32, DeviceState)>, Vec<(Errno, String)>);

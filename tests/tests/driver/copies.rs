@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axon_platform::{Errno, Platform};
 
-use crate::bench::{bytes, every, one_of_each_map};
+use axon_tests::bench::{bytes, every, one_of_each_map};
 
 #[test]
 fn dma_a_4_kib_is_two_doorbells_and_no_register_read() {

@@ -2,7 +2,7 @@
 
 use axon_platform::Errno;
 
-use crate::bench::every;
+use axon_tests::bench::every;
 
 /// Where the semaphores and events of a core are in the register window (specification 01 §12).
 fn tile(is_v2: bool, core: u32) -> u64 {

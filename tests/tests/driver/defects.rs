@@ -12,9 +12,9 @@ use axon_platform::{Errno, PciFunction, Platform};
 use axon_ports::reset::DeviceState;
 use axon_ports::{CoreId, CoreMap};
 
-use crate::bench::{Setup, every, trn1, trn2};
 use crate::host::{Host, firmware_writes};
 use crate::unbind::climb;
+use axon_tests::bench::{Setup, every, trn1, trn2};
 
 const A_MOMENT: Duration = Duration::from_millis(1);
 
@@ -203,7 +203,7 @@ fn st_d28_a_reset_by_the_driver_itself_sets_the_engines_up_again() {
         let mut setup = setup;
         setup.function.trace("registers").unwrap();
         setup.run(async |bench| {
-            let engines = |bench: &crate::bench::Bench| {
+            let engines = |bench: &axon_tests::bench::Bench| {
                 // Outstanding reads of the first host-transfer engine: written at initialisation.
                 let unit = bench.device.hal().engines().find(|e| e.core.is_none()).unwrap().unit;
                 let writes = bench.report().register_trace;
@@ -219,7 +219,7 @@ fn st_d28_a_reset_by_the_driver_itself_sets_the_engines_up_again() {
             let client = device.open().await.unwrap();
             let hbm = client.alloc_device(DeviceAlloc::new(4096)).await.unwrap();
             hbm.write(0, b"works").await.unwrap();
-            let bench = crate::bench::Bench { client, device, machine: bench.machine };
+            let bench = axon_tests::bench::Bench { client, device, machine: bench.machine };
             assert!(engines(&bench) > before);
         });
     }

@@ -15,7 +15,7 @@ use axon_platform::Platform;
 use axon_ports::{CoreId, DeviceIndex};
 use embassy_futures::join::join;
 
-use crate::bench::{Bench, Setup, bytes, trn1, trn2};
+use axon_tests::bench::{Bench, Setup, bytes, trn1, trn2};
 
 const MODEL: ModelUuid = ModelUuid([3; 32]);
 

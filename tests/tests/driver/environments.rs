@@ -9,8 +9,8 @@ use axon_platform::Errno;
 use axon_ports::reset::DeviceState;
 use axon_ports::{CoreId, CoreMap};
 
-use crate::bench::{PRODUCTS, every};
 use crate::host::{Host, Settled, firmware_writes, misc_ram};
+use axon_tests::bench::{PRODUCTS, every};
 
 const SIMULATOR: u8 = 0xff;
 const EMULATOR: u8 = 0xf0;

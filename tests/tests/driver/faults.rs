@@ -5,7 +5,7 @@ use std::time::Duration;
 use axon::Error;
 use axon_platform::Errno;
 
-use crate::bench::{Bench, bytes, every, later, v2};
+use axon_tests::bench::{Bench, bytes, every, later, v2};
 
 async fn copy(bench: &Bench) -> Result<(), Error> {
     let (source, target) = (bench.pattern(4096, 9).await, bench.hbm(4096).await);

@@ -8,8 +8,8 @@ use axon_model::Product;
 use axon_platform::Errno;
 use axon_ports::reset::DeviceState;
 
-use crate::bench::PRODUCTS;
 use crate::host::{Host, Settled};
+use axon_tests::bench::PRODUCTS;
 
 /// No word of firmware may hold bring-up up for longer: a deadline of 60 s for the routing id, one
 /// of 120 or 480 s for a reset, 1 s for its end.

@@ -5,8 +5,8 @@ use axon_model::{FunctionConfig, Product};
 use axon_platform::{Errno, PciFunction, Platform};
 use axon_ports::reset::DeviceState;
 
-use crate::bench::PRODUCTS;
 use crate::host::{Host, Settled, misc_ram};
+use axon_tests::bench::PRODUCTS;
 
 fn with_routing_ids(product: Product, ids: &[u32]) -> Host {
     Host::of(ids.iter().zip(0..).map(|(&routing_id, index)| {

@@ -11,7 +11,7 @@ use axon_ports::CoreMap;
 use embassy_futures::join::join;
 use embassy_futures::select::select;
 
-use crate::bench::{Bench, Setups, every, later, v2};
+use axon_tests::bench::{Bench, Setups, every, later, v2};
 
 /// Writes into MiscRAM since the trace was cleared.
 fn writes(bench: &Bench) -> Vec<(u64, u32)> {

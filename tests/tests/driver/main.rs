@@ -2,7 +2,6 @@
 //! the edge cases of the specification.
 
 mod batches;
-mod bench;
 mod bringup;
 mod copies;
 mod core_words;

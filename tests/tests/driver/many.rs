@@ -5,8 +5,8 @@ use std::time::Duration;
 use axon_model::{FunctionConfig, Product};
 use axon_ports::reset::DeviceState;
 
-use crate::bench::PRODUCTS;
 use crate::host::{Host, Settled, misc_ram};
+use axon_tests::bench::PRODUCTS;
 
 /// From the first trigger of a reset to the last device that is settled.
 fn span(settled: &Settled, product: Product, count: usize) -> Duration {

@@ -7,7 +7,7 @@ use axon_platform::Errno;
 use axon_ports::CoreMap;
 use axon_ports::reset::DeviceState;
 
-use crate::bench::{Bench, bytes, every, later, v2};
+use axon_tests::bench::{Bench, bytes, every, later, v2};
 
 fn errno(result: Result<(), Error>) -> Errno {
     result.unwrap_err().errno()

@@ -13,7 +13,7 @@ use axon_hosted::Machine;
 use axon_platform::Errno;
 use axon_ports::{CoreId, CoreMap};
 
-use crate::bench::{Bench, every, later};
+use axon_tests::bench::{Bench, every, later};
 
 fn telemetry(bench: &Bench) -> &DeviceTelemetry<Machine> {
     bench.device.telemetry().unwrap()

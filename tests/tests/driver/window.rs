@@ -7,7 +7,7 @@ use axon_ports::CoreMap;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-use crate::bench::{Bench, Setup, bytes, every, trn1, trn2};
+use axon_tests::bench::{Bench, Setup, bytes, every, trn1, trn2};
 
 fn errno<T>(result: Result<T, Error>) -> Errno {
     result.map(drop).unwrap_err().errno()

@@ -4,13 +4,13 @@ use axon::{Placement, Producer, QueueKind, QueueSpec, WhenFull};
 use axon_model::{NotificationBlock, Product};
 use axon_platform::{Errno, Platform};
 
-use crate::bench::{Setup, drain, next, spec, trn1, trn2};
+use crate::bench::{Queues, drain, next, spec, trn1, trn2, unmanaged};
 
 const DEVICE: Placement = Placement::Device { channel: 0, region: 0 };
 
 #[test]
 fn nq_e01_three_writes_arm_a_queue() {
-    trn1().unmanaged().run(|bench| async move {
+    unmanaged(Product::Trn1).run(async |bench| {
         let queue = bench.queue(spec(0x4000)).await;
         let address = queue.info().unwrap().address.0;
         assert_eq!(address >> 44, 1, "the bus address carries bit 44");
@@ -26,7 +26,7 @@ fn nq_e01_three_writes_arm_a_queue() {
 
 #[test]
 fn nq_e02_nq_e06_traces_and_topsps_of_v2() {
-    trn1().unmanaged().run(|bench| async move {
+    unmanaged(Product::Trn1).run(async |bench| {
         let trace = QueueSpec { kind: QueueKind::TraceDma, index: 3, ..QueueSpec::new(1, 0, 4096) };
         let _trace = bench.queue(trace).await;
         let offsets = |writes: Vec<(u64, u32)>| writes.into_iter().map(|w| w.0).collect::<Vec<_>>();
@@ -41,7 +41,7 @@ fn nq_e02_nq_e06_traces_and_topsps_of_v2() {
 #[test]
 fn nq_e03_nq_e04_nq_e05_nq_e07_queues_of_v3_and_v4() {
     for product in [Product::Trn2, Product::Trn3] {
-        Setup::of(product).unmanaged().run(|bench| async move {
+        unmanaged(product).run(async |bench| {
             let core = QueueSpec { kind: QueueKind::Error, ..QueueSpec::new(5, 2, 4096) };
             let core = bench.queue(core).await;
             let address = core.info().unwrap().address.0;
@@ -97,7 +97,7 @@ fn nq_e08_nq_e09_nq_e10_nq_e11_nq_e12_nq_e13_what_cannot_be_is_refused_untouched
             ],
         ),
     ] {
-        setup.run(|bench| async move {
+        setup.run(async |bench| {
             let before = bench.device.memory_totals();
             for spec in specs {
                 let refused = bench.client.notifications(spec).await.err().unwrap();
@@ -113,7 +113,7 @@ fn nq_e08_nq_e09_nq_e10_nq_e11_nq_e12_nq_e13_what_cannot_be_is_refused_untouched
 #[test]
 fn nq_e15_the_same_queue_again_is_the_same_queue() {
     for placement in [Placement::Host, DEVICE] {
-        trn1().run(|bench| async move {
+        trn1().run(async |bench| {
             let spec = QueueSpec { placement, ..spec(4096) };
             let first = bench.queue(spec).await;
             bench.writes();
@@ -134,7 +134,7 @@ fn nq_e15_the_same_queue_again_is_the_same_queue() {
 
 #[test]
 fn nq_e16_nq_d09_another_ring_is_not_the_same_queue() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let queue = bench.queue(spec(0x4000)).await;
         let other = bench.device.open().await.unwrap();
         for wish in [
@@ -159,9 +159,9 @@ fn nq_e16_nq_d09_another_ring_is_not_the_same_queue() {
 #[test]
 fn nq_e17_nq_d06_nq_d08_a_ring_is_replaced_behind_its_end() {
     for (seed, post) in (0..2).flat_map(|seed| [(seed, false), (seed, true)]) {
-        let mut setup = trn1().unmanaged();
+        let mut setup = unmanaged(Product::Trn1);
         setup.seed = seed;
-        setup.run(|bench| async move {
+        setup.run(async |bench| {
             let mut queue = bench.queue(spec(0x4000)).await;
             let old = queue.info().unwrap();
             bench.writes();
@@ -193,7 +193,7 @@ fn nq_e17_nq_d06_nq_d08_a_ring_is_replaced_behind_its_end() {
 
 #[test]
 fn nq_e18_without_memory_the_old_ring_goes_on() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let mut queue = bench.queue(spec(0x4000)).await;
         bench.control("post nc0 4 count=2 sequence=1");
         bench.writes();
@@ -207,7 +207,7 @@ fn nq_e18_without_memory_the_old_ring_goes_on() {
 
 #[test]
 fn nq_e19_nq_d05_one_owner_for_each_hardware_queue() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let mut queue = bench.queue(spec(4096)).await;
         for kind in [QueueKind::Event, QueueKind::Trace, QueueKind::Throttle] {
             let refused = bench.client.notifications(QueueSpec { kind, ..spec(4096) }).await;
@@ -230,7 +230,7 @@ fn nq_e19_nq_d05_one_owner_for_each_hardware_queue() {
 
 #[test]
 fn a_managed_block_is_brought_up_once() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let _four = bench.queue(spec(4096)).await;
         let offsets: Vec<u64> = bench.writes().into_iter().map(|w| w.0 - 0x3053_5000).collect();
         let bring_up =
@@ -246,7 +246,7 @@ fn a_managed_block_is_brought_up_once() {
 #[test]
 fn a_ring_is_clean_whatever_lay_there_before() {
     for placement in [Placement::Host, DEVICE] {
-        trn1().run(|bench| async move {
+        trn1().run(async |bench| {
             let spec = QueueSpec { placement, ..spec(4096) };
             for round in 0..3u64 {
                 let mut queue = bench.queue(spec).await;
@@ -267,7 +267,7 @@ fn a_ring_is_clean_whatever_lay_there_before() {
 
 #[test]
 fn every_queue_of_a_device_at_once() {
-    trn2().run(|bench| async move {
+    trn2().run(async |bench| {
         let mut queues = Vec::new();
         for core in 0..8 {
             for index in 0..10 {

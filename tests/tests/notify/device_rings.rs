@@ -6,7 +6,7 @@ use axon::{Error, Placement, QueueSpec, WhenFull};
 use axon_platform::Errno;
 use embassy_futures::join::join;
 
-use crate::bench::{next, spec, trn1, trn2};
+use crate::bench::{Queues, next, spec, trn1, trn2};
 
 fn in_hbm(size: u64) -> QueueSpec {
     QueueSpec { placement: Placement::Device { channel: 1, region: 0 }, ..spec(size) }
@@ -15,7 +15,7 @@ fn in_hbm(size: u64) -> QueueSpec {
 #[test]
 fn records_come_in_order_through_many_wraps() {
     for setup in [trn1(), trn2()] {
-        setup.run(|bench| async move {
+        setup.run(async |bench| {
             let mut queue = bench.queue(in_hbm(8192)).await;
             let info = queue.info().unwrap();
             assert_eq!(info.address.0 % 8192, 0, "aligned to its size");
@@ -33,7 +33,7 @@ fn records_come_in_order_through_many_wraps() {
 
 #[test]
 fn a_loss_is_told_once_and_the_ring_is_cleared_by_dma() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let wish = QueueSpec { when_full: WhenFull::Drop, ..in_hbm(4096) };
         let mut queue = bench.queue(wish).await;
         for round in 0..3u64 {
@@ -57,7 +57,7 @@ fn a_loss_is_told_once_and_the_ring_is_cleared_by_dma() {
 
 #[test]
 fn a_look_fetches_and_takes_nothing() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let mut queue = bench.queue(in_hbm(4096)).await;
         assert!(queue.peek().await.unwrap().is_empty());
         bench.control("post nc0 4 count=5 sequence=3");
@@ -71,7 +71,7 @@ fn a_look_fetches_and_takes_nothing() {
 
 #[test]
 fn a_reset_in_the_middle_of_a_fetch() {
-    trn2().run(|bench| async move {
+    trn2().run(async |bench| {
         for delay in 0..40 {
             let mut queue = bench.queue(in_hbm(4096)).await;
             bench.control("post nc0 4 count=100000 sequence=0 burst=20 every=10us");
@@ -102,7 +102,7 @@ fn a_reset_in_the_middle_of_a_fetch() {
 
 #[test]
 fn nobody_polls_for_a_ring_that_nobody_waits_for() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let _queue = bench.queue(in_hbm(4096)).await;
         let reads = bench.report().register_reads;
         bench.pause(Duration::from_secs(1)).await;
@@ -112,7 +112,7 @@ fn nobody_polls_for_a_ring_that_nobody_waits_for() {
 
 #[test]
 fn a_handle_that_is_dropped_while_it_fetches_leaves_nothing() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let before = bench.device.memory_totals();
         let mut queue = bench.queue(in_hbm(4096)).await;
         bench.control("fault slow=5ms times=1");

@@ -12,7 +12,7 @@ use axon_neuron::DeviceConfig;
 use axon_platform::{Errno, Platform};
 use embassy_futures::join::join;
 
-use crate::bench::{Setup, drain, next, spec, trn1, trn2};
+use crate::bench::{Queues, drain, next, spec, trn1, trn2};
 
 /// Register writes that end a queue at `q`.
 fn halts(q: u64) -> [(u64, u32); 3] {
@@ -24,7 +24,7 @@ fn nq_e23_nothing_is_written_once_a_queue_is_off() {
     for seed in 0..4 {
         let mut setup = trn1();
         setup.seed = seed;
-        setup.run(|bench| async move {
+        setup.run(async |bench| {
             let mut queue =
                 bench.queue(QueueSpec { when_full: WhenFull::Drop, ..spec(4096) }).await;
             bench.control("post nc0 4 count=2000 every=1us");
@@ -42,7 +42,7 @@ fn nq_e23_nothing_is_written_once_a_queue_is_off() {
 
 #[test]
 fn nq_e24_nq_d07_nq_d11_the_queues_of_a_client_end_with_it() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let client = bench.device.open().await.unwrap();
         let producer = Producer::TopSp(1);
         let first = client.notifications(spec(4096)).await.unwrap();
@@ -98,7 +98,7 @@ fn nq_e24_nq_d07_nq_d11_the_queues_of_a_client_end_with_it() {
 
 #[test]
 fn dropping_a_handle_ends_its_queue_behind_it() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let before = bench.device.memory_totals();
         let queue = bench.queue(spec(4096)).await;
         bench.writes();
@@ -114,7 +114,7 @@ fn dropping_a_handle_ends_its_queue_behind_it() {
 #[test]
 fn a_queue_that_is_dropped_while_it_is_made_leaves_nothing() {
     for placement in [Placement::Host, Placement::Device { channel: 0, region: 0 }] {
-        trn1().run(|bench| async move {
+        trn1().run(async |bench| {
             for polls in 0..40 {
                 let before = bench.device.memory_totals();
                 {
@@ -146,7 +146,7 @@ fn a_queue_that_is_dropped_while_it_is_made_leaves_nothing() {
 fn nq_e34_st_e29_a_reset_ends_the_queues_it_covers() {
     for setup in [trn1(), trn2()] {
         for map in [CoreMap(1), CoreMap::DEVICE] {
-            setup.clone().run(|bench| async move {
+            setup.clone().run(async |bench| {
                 let mut queue = bench.queue(spec(4096)).await;
                 let mut other = bench.queue(QueueSpec::new(1, 4, 4096)).await;
                 let producer = Producer::TopSp(0);
@@ -204,7 +204,7 @@ fn bench_queue(bench: &crate::bench::Bench) -> u64 {
 #[test]
 fn nq_e34_memory_is_kept_until_the_reset_has_succeeded() {
     for faults in [&["stuck-tail"][..], &["stuck-tail", "reset-stuck times=1"][..]] {
-        trn2().run(|bench| async move {
+        trn2().run(async |bench| {
             let queue = bench.queue(spec(1 << 20)).await;
             bench.control("post nc0 4 count=3");
             let before = bench.device.memory_totals();
@@ -233,7 +233,7 @@ fn nq_e34_memory_is_kept_until_the_reset_has_succeeded() {
 
 #[test]
 fn what_does_not_drain_is_kept_until_a_reset_covers_it() {
-    trn2().run(|bench| async move {
+    trn2().run(async |bench| {
         let before = bench.device.memory_totals();
         let queue = bench.queue(spec(4096)).await;
         bench.control("post nc0 4 count=3");
@@ -262,10 +262,10 @@ fn what_does_not_drain_is_kept_until_a_reset_covers_it() {
 
 #[test]
 fn nq_e35_nq_d18_only_cores_that_are_there_are_visited_and_they_drain_together() {
-    let mut setup = Setup::of(axon_model::Product::Trn1);
+    let mut setup = trn1();
     setup.function.revision = axon_model::REVISION_EMULATOR;
     setup.config = DeviceConfig { budget_multiplier: Some(1), ..setup.config };
-    setup.run(|bench| async move {
+    setup.run(async |bench| {
         let refused = bench.client.notifications(QueueSpec::new(1, 4, 4096)).await.err().unwrap();
         assert_eq!(refused.errno(), Errno::EINVAL);
         let _queue = bench.queue(spec(4096)).await;
@@ -280,7 +280,7 @@ fn nq_e35_nq_d18_only_cores_that_are_there_are_visited_and_they_drain_together()
             0
         );
     });
-    trn2().run(|bench| async move {
+    trn2().run(async |bench| {
         // One core or eight: the drain is the same.
         let mut took = Vec::new();
         for cores in [1, 8] {
@@ -299,7 +299,7 @@ fn nq_e35_nq_d18_only_cores_that_are_there_are_visited_and_they_drain_together()
 #[test]
 fn a_reset_without_queues_does_not_wait_for_any() {
     let took = |queue: bool| {
-        trn1().run(|bench| async move {
+        trn1().run(async |bench| {
             let _queue = if queue { Some(bench.queue(spec(4096)).await) } else { None };
             let before = bench.machine.now();
             bench.reset().await;
@@ -312,7 +312,7 @@ fn a_reset_without_queues_does_not_wait_for_any() {
 
 #[test]
 fn a_queue_that_is_made_meets_a_reset_in_every_order() {
-    trn2().run(|bench| async move {
+    trn2().run(async |bench| {
         let mut outcomes = [0; 3];
         for delay in 0..60 {
             let placement = Placement::Device { channel: 0, region: 0 };
@@ -339,7 +339,7 @@ fn a_queue_that_is_made_meets_a_reset_in_every_order() {
 
 #[test]
 fn a_function_that_is_pulled_out_tells_whoever_waits() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let mut queue = bench.queue(spec(4096)).await;
         let pull = async {
             bench.pause(Duration::from_millis(5)).await;
@@ -363,7 +363,7 @@ fn a_function_that_is_pulled_out_tells_whoever_waits() {
 
 #[test]
 fn a_waiting_reader_learns_of_another_ring() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let mut reader = bench.queue(spec(4096)).await;
         let mut owner = bench.queue(spec(4096)).await;
         let resize = async {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axon::{Error, QueueKind, QueueSpec, Subtype, WhenFull};
 use axon_platform::Errno;
 
-use crate::bench::{drain, next, spec, trn1, trn2};
+use crate::bench::{Queues, drain, next, spec, trn1, trn2};
 
 fn dropping(size: u64) -> QueueSpec {
     QueueSpec { when_full: WhenFull::Drop, ..spec(size) }
@@ -13,7 +13,7 @@ fn dropping(size: u64) -> QueueSpec {
 
 #[test]
 fn nq_e20_nq_d17_three_records_then_none() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let mut queue = bench.queue(spec(4096)).await;
         bench.control("post nc0 4 count=3 sequence=5 line=0x1234 tag=3 subtype=6 custom=7");
         let info = queue.info().unwrap();
@@ -30,7 +30,7 @@ fn nq_e20_nq_d17_three_records_then_none() {
 
 #[test]
 fn nq_e21_the_ring_wraps_and_the_phase_with_it() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let mut queue = bench.queue(spec(4096)).await;
         bench.control("post nc0 4 count=256 sequence=0");
         assert_eq!(drain(&mut queue), (0..256).collect::<Vec<_>>());
@@ -45,7 +45,7 @@ fn nq_e21_the_ring_wraps_and_the_phase_with_it() {
 
 #[test]
 fn nq_e22_a_loss_is_told_once_and_the_queue_starts_anew() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let mut queue = bench.queue(dropping(4096)).await;
         bench.control("post nc0 4 count=300 sequence=0");
         let mut seen = Vec::new();
@@ -76,7 +76,7 @@ fn nq_e22_a_loss_is_told_once_and_the_queue_starts_anew() {
 
 #[test]
 fn a_loss_behind_records_that_are_read_in_one_go_is_told_by_the_next_call() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let mut queue = bench.queue(dropping(4096)).await;
         bench.control("post nc0 4 count=300 sequence=0");
         let mut batch = [None; 300];
@@ -99,7 +99,7 @@ fn a_loss_while_the_reader_is_slow_is_told_where_it_was() {
     for (share, seed) in [(1, 0), (7, 1), (63, 2), (64, 3), (65, 4), (200, 5)] {
         let mut setup = trn1();
         setup.seed = seed;
-        setup.run(|bench| async move {
+        setup.run(async |bench| {
             let mut queue = bench.queue(dropping(4096)).await;
             let (mut posted, mut expected, mut losses, mut lost) = (0u64, 0u64, 0, 0);
             for _ in 0..600 {
@@ -132,7 +132,7 @@ fn a_loss_while_the_reader_is_slow_is_told_where_it_was() {
 
 #[test]
 fn back_pressure_loses_nothing() {
-    trn2().run(|bench| async move {
+    trn2().run(async |bench| {
         let mut queue = bench.queue(spec(4096)).await;
         bench.control("post nc0 4 count=5000 sequence=0");
         assert_eq!(bench.state(0, 4).stalled, 5000 - 255);
@@ -146,7 +146,7 @@ fn back_pressure_loses_nothing() {
 /// Posts `total` records through a ring of 1,024 in bursts; gives how many came out, all of them in
 /// order.
 fn stream(total: u64, burst: u64) -> u64 {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let mut queue = bench.queue(dropping(16 << 10)).await;
         bench.control(&format!("post nc0 4 count={total} sequence=0 burst={burst} every=20us"));
         let mut expected = 0;
@@ -178,7 +178,7 @@ fn ten_million_through_a_ring_of_a_thousand() {
 
 #[test]
 fn a_reader_that_keeps_up_reads_no_register() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let mut queue = bench.queue(spec(16 << 10)).await;
         let reads = bench.report().register_reads;
         bench.writes();
@@ -198,7 +198,7 @@ fn a_reader_that_keeps_up_reads_no_register() {
 
 #[test]
 fn nothing_is_polled_while_nobody_waits() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let mut queue = bench.queue(spec(4096)).await;
         bench.pause(Duration::from_millis(5)).await;
         let (polls, reads) = (bench.machine.polls(), bench.report().register_reads);
@@ -223,7 +223,7 @@ fn nothing_is_polled_while_nobody_waits() {
 
 #[test]
 fn a_stream_that_is_dropped_in_the_middle_loses_nothing() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let mut queue = bench.queue(spec(4096)).await;
         bench.control("post nc0 4 count=400 sequence=0 every=3us");
         let mut expected = 0;
@@ -242,7 +242,7 @@ fn a_stream_that_is_dropped_in_the_middle_loses_nothing() {
 
 #[test]
 fn a_look_takes_nothing() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let mut queue = bench.queue(spec(4096)).await;
         assert!(queue.peek().await.unwrap().is_empty());
         bench.control("post nc0 4 count=10 sequence=0");
@@ -265,7 +265,7 @@ fn a_look_takes_nothing() {
 
 #[test]
 fn raw_records_of_other_types_come_as_they_are() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let mut queue = bench.queue(QueueSpec { kind: QueueKind::Error, ..spec(4096) }).await;
         bench.control("post nc0 4 raw=0123456789abcdef0011223344556677");
         let notification = queue.next().await.unwrap().unwrap();
@@ -278,7 +278,7 @@ fn raw_records_of_other_types_come_as_they_are() {
 
 #[test]
 fn two_readers_share_a_queue() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let mut a = bench.queue(spec(4096)).await;
         let mut b = bench.queue(spec(4096)).await;
         bench.control("post nc0 4 count=1000 sequence=0 every=15us burst=3");

@@ -8,7 +8,7 @@ use axon_platform::Platform;
 use embassy_futures::select::{Either, select};
 use proptest::prelude::*;
 
-use crate::bench::{drain, next, spec, trn1};
+use crate::bench::{Queues, drain, next, spec, trn1};
 
 async fn next_within(
     machine: &Machine,
@@ -23,7 +23,7 @@ async fn next_within(
 
 #[test]
 fn records_without_meaning_are_counted_and_skipped() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let mut queue = bench.queue(spec(4096)).await;
         bench.control("post nc0 4 sequence=1");
         for options in ["hint=2", "hint=15", "subtype=0", "subtype=4", "subtype=6 custom=11"] {
@@ -40,7 +40,7 @@ fn records_without_meaning_are_counted_and_skipped() {
 
 #[test]
 fn a_record_with_a_stale_phase_is_passed_over_once_it_is_clear_that_it_stays() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let mut queue = bench.queue(spec(4096)).await;
         bench.control("post nc0 4 sequence=1");
         bench.control("post nc0 4 sequence=666 phase=wrong");
@@ -58,7 +58,7 @@ fn a_record_with_a_stale_phase_is_passed_over_once_it_is_clear_that_it_stays() {
 
 #[test]
 fn a_poller_gets_past_it_too() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let mut queue = bench.queue(spec(4096)).await;
         bench.control("post nc0 4 phase=wrong");
         bench.control("post nc0 4 count=3 sequence=2");
@@ -70,7 +70,7 @@ fn a_poller_gets_past_it_too() {
 
 #[test]
 fn an_overtaken_record_is_waited_for() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let mut queue = bench.queue(spec(4096)).await;
         let ring = queue.memory().unwrap();
         // Record 1 is visible before record 0, as writes of neighbours may be.
@@ -90,7 +90,7 @@ fn an_overtaken_record_is_waited_for() {
 
 #[test]
 fn a_ring_that_was_overwritten_is_a_loss() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let mut queue = bench.queue(spec(4096)).await;
         // Somebody else has told the hardware to ignore that rings are full.
         bench.machine.with_model(0, |model| {
@@ -108,7 +108,7 @@ fn a_ring_that_was_overwritten_is_a_loss() {
 #[test]
 fn a_producer_pointer_that_lies_moves_nobody() {
     for placement in [axon::Placement::Host, axon::Placement::Device { channel: 0, region: 0 }] {
-        trn1().run(|bench| async move {
+        trn1().run(async |bench| {
             let mut queue = bench.queue(QueueSpec { placement, ..spec(4096) }).await;
             for lie in [0x1000u32, 0xffff_fff0, 0x18, 8] {
                 bench.control(&format!("tail nc0 4 {lie}"));
@@ -136,7 +136,7 @@ proptest! {
     ) {
         let mut setup = trn1();
         setup.seed = seed;
-        setup.run(|bench| async move {
+        setup.run(async |bench| {
             let when_full = if drops { WhenFull::Drop } else { WhenFull::Stall };
             let wish = QueueSpec { when_full, ..spec(4096) };
             let mut queue = bench.queue(wish).await;

@@ -7,11 +7,11 @@ use axon::ports::CoreMap;
 use axon_platform::Errno;
 use embassy_futures::join::join;
 
-use crate::bench::{trn1, trn2};
+use crate::bench::{Queues, trn1, trn2};
 
 #[test]
 fn nq_e25_the_registers_of_a_semaphore() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let _claim = bench.client.claim(1, 1..=1).await.unwrap();
         let semaphore = bench.client.core(1).unwrap().semaphore(5).unwrap();
         bench.writes();
@@ -27,7 +27,7 @@ fn nq_e25_the_registers_of_a_semaphore() {
 
 #[test]
 fn nq_e26_a_semaphore_wraps() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let _claim = bench.client.claim(1, 0..=0).await.unwrap();
         let semaphore = bench.client.core(0).unwrap().semaphore(0).unwrap();
         semaphore.set(i32::MAX).unwrap();
@@ -42,7 +42,7 @@ fn nq_e26_a_semaphore_wraps() {
 
 #[test]
 fn nq_e27_nq_e28_the_last_semaphore_and_the_one_behind() {
-    trn2().run(|bench| async move {
+    trn2().run(async |bench| {
         let core = bench.client.core(3).unwrap();
         assert_eq!(
             bench.device.hal().semaphore(3, 255, axon::hal::SemaphoreView::Read),
@@ -57,7 +57,7 @@ fn nq_e27_nq_e28_the_last_semaphore_and_the_one_behind() {
 
 #[test]
 fn nq_e29_nq_d01_nq_d19_cores_are_checked_and_have_to_be_claimed() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         for core in [2, 8, 255, 0x102, u32::MAX] {
             assert_eq!(bench.client.core(core).err().unwrap().errno(), Errno::E2BIG);
         }
@@ -91,7 +91,7 @@ fn nq_e29_nq_d01_nq_d19_cores_are_checked_and_have_to_be_claimed() {
 
 #[test]
 fn nq_e30_nq_e31_nq_d02_st_d47_events() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let _claim = bench.client.claim(1, 0..=0).await.unwrap();
         let core = bench.client.core(0).unwrap();
         for index in [256, 0x1_0000, 0x1_0001] {
@@ -114,7 +114,7 @@ fn nq_e30_nq_e31_nq_d02_st_d47_events() {
 
 #[test]
 fn whoever_waits_for_a_semaphore_is_polled_for_in_one_place() {
-    trn2().run(|bench| async move {
+    trn2().run(async |bench| {
         let _claim = bench.client.claim(8, 0..=7).await.unwrap();
         let core = bench.client.core(2).unwrap();
         let semaphore = core.semaphore(9).unwrap();
@@ -143,7 +143,7 @@ fn whoever_waits_for_a_semaphore_is_polled_for_in_one_place() {
 
 #[test]
 fn a_wait_that_is_dropped_is_not_polled_for() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let semaphore = bench.client.core(0).unwrap().semaphore(1).unwrap();
         let late = bench.pause(Duration::from_millis(5));
         let _ = embassy_futures::select::select(semaphore.reached(1), late).await;
@@ -155,7 +155,7 @@ fn a_wait_that_is_dropped_is_not_polled_for() {
 
 #[test]
 fn a_core_in_reset_is_not_touched_and_waits_end() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let _claim = bench.client.claim(2, 0..=1).await.unwrap();
         let core = bench.client.core(0).unwrap();
         let (semaphore, event) = (core.semaphore(1).unwrap(), core.event(1).unwrap());
@@ -187,7 +187,7 @@ fn a_core_in_reset_is_not_touched_and_waits_end() {
 
 #[test]
 fn all_ones_is_a_value_or_the_end_of_the_device() {
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let _claim = bench.client.claim(2, 0..=1).await.unwrap();
         let core = bench.client.core(0).unwrap();
         let (semaphore, event) = (core.semaphore(1).unwrap(), core.event(1).unwrap());
@@ -208,7 +208,7 @@ fn all_ones_is_a_value_or_the_end_of_the_device() {
         bench.control("fault clear");
     });
     // Nobody waits: the first who reads finds out.
-    trn1().run(|bench| async move {
+    trn1().run(async |bench| {
         let event = bench.client.core(0).unwrap().event(1).unwrap();
         bench.control("fault all-ones");
         assert!(matches!(event.get(), Err(Error::DeviceGone)));

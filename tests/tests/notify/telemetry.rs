@@ -6,7 +6,7 @@ use axon::ports::telemetry::EventKind;
 use axon::ports::telemetry::events::EventQuery;
 use axon::{HostAlloc, Placement, Producer, QueueKind, QueueSpec, WhenFull};
 
-use crate::bench::{Bench, drain, spec, trn1, trn2};
+use crate::bench::{Bench, Queues, drain, spec, trn1, trn2};
 
 /// The samples of notification queues, without their common start.
 fn samples(bench: &Bench) -> Vec<String> {
@@ -29,7 +29,7 @@ fn events(bench: &Bench, kind: EventKind) -> Vec<(u32, u64)> {
 
 #[test]
 fn every_queue_has_its_series_which_outlive_it() {
-    trn2().telemetry().run(|bench| async move {
+    trn2().telemetry().run(async |bench| {
         assert_eq!(samples(&bench), ["queues_armed 0"]);
         let mut own = bench.queue(spec(4096)).await;
         let topsp = QueueSpec { producer: Producer::TopSp(9), index: 1, ..spec(4096) };
@@ -65,7 +65,7 @@ fn every_queue_has_its_series_which_outlive_it() {
 
 #[test]
 fn queues_and_what_is_exposed_are_in_the_event_ring() {
-    trn1().telemetry().run(|bench| async move {
+    trn1().telemetry().run(async |bench| {
         let client = bench.client.id().number();
         let queue = bench.queue(spec(4096)).await;
         let memory = queue.memory().unwrap().bus().0;
@@ -97,7 +97,7 @@ fn queues_and_what_is_exposed_are_in_the_event_ring() {
 
 #[test]
 fn no_way_out_leaves_a_queue_counted_as_armed() {
-    trn1().telemetry().run(|bench| async move {
+    trn1().telemetry().run(async |bench| {
         let armed = || bench.device.records().counters.queues_armed.get();
         let placement = Placement::Device { channel: 0, region: 0 };
         let _host = bench.queue(spec(4096)).await;

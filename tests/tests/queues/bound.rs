@@ -4,12 +4,12 @@ use axon::{DmaQueue, EngineState, QueueInit, RingAlloc, RingOwner, Side};
 use axon_platform::Errno;
 use axon_ports::{AllocRequest, Category, Location};
 
-use crate::bench::{Setup, bytes, later, trn1, trn2, v2};
 use crate::rig::{Rings, errno, ring, row, writes};
+use axon_tests::bench::{Setup, bytes, later, trn1, trn2, v2};
 
 #[test]
 fn a_bound_queue_copies_what_its_ring_says() {
-    for setup in crate::bench::every() {
+    for setup in axon_tests::bench::every() {
         setup.run(async |bench| {
             let (source, target) = (bench.pattern(4096, 3).await, bench.host(4096).await);
             let rings = Rings::new(&bench.client, 64).await;
@@ -52,7 +52,7 @@ fn dma_e22_a_default_queue_is_the_drivers() {
 }
 
 /// A chunk that holds rings of any length.
-async fn big_ring(bench: &crate::bench::Bench, side: Side) -> u64 {
+async fn big_ring(bench: &axon_tests::bench::Bench, side: Side) -> u64 {
     let wishes = RingAlloc { hbm: axon_ports::HbmIndex::new(0), ..RingAlloc::new(side, 0xff_fff0) };
     let ring = bench.client.alloc_ring(wishes).await.unwrap();
     let handle = ring.handle();
@@ -353,7 +353,7 @@ fn a_dropped_queue_is_parked_and_can_be_bound_again() {
 
 #[test]
 fn udma_d11_every_product_refuses_completion_rings() {
-    for product in crate::bench::PRODUCTS {
+    for product in axon_tests::bench::PRODUCTS {
         Setup::of(product).run(async |bench| {
             let rings = Rings::new(&bench.client, 64).await;
             let init = QueueInit { completion: 1, ..rings.init(1, 1) };

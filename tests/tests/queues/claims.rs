@@ -5,8 +5,8 @@ use std::time::Duration;
 use axon::{Direction, HostRange, QueueInit, RingOwner, ZeroCopyRequest};
 use axon_platform::Errno;
 
-use crate::bench::{later, v2};
 use crate::rig::{Rings, core, errno, host_used};
+use axon_tests::bench::{later, v2};
 
 #[test]
 fn dma_e27_fifteen_queues_of_a_v2_core() {

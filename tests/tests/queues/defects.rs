@@ -5,8 +5,8 @@ use std::time::Duration;
 use axon_platform::{Errno, Platform};
 use axon_ports::reset::DeviceState;
 
-use crate::bench::{bytes, every};
 use crate::rig::errno;
+use axon_tests::bench::{bytes, every};
 
 #[test]
 fn udma_d18_nobody_waits_behind_a_copy_that_does_not_end() {
@@ -28,12 +28,12 @@ fn udma_d18_nobody_waits_behind_a_copy_that_does_not_end() {
 #[test]
 fn dma_d21_a_reset_of_the_whole_device_initialises_dma_anew() {
     every().run(async |bench| {
-        let crate::bench::Bench { machine, device, client } = bench;
+        let axon_tests::bench::Bench { machine, device, client } = bench;
         client.close().await;
         device.reset().unwrap().await.unwrap();
         assert_eq!(device.settled().await, DeviceState::Ready);
         let client = device.open().await.unwrap();
-        let bench = crate::bench::Bench { machine, device, client };
+        let bench = axon_tests::bench::Bench { machine, device, client };
         for core in 0..u32::from(bench.device.hal().cores()) {
             let (source, target) = (bench.pattern(4096, 1).await, bench.hbm_of(core, 4096).await);
             let back = bench.host(4096).await;

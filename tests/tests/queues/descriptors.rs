@@ -5,8 +5,8 @@ use axon_neuron::DeviceConfig;
 use axon_platform::{DeviceAddr, Errno};
 use axon_ports::HbmIndex;
 
-use crate::bench::{later, trn1, trn2};
 use crate::rig::{Rings, errno, ring, row};
+use axon_tests::bench::{later, trn1, trn2};
 
 #[test]
 fn dma_e31_dma_d23_every_target_is_looked_at_to_its_last_byte() {
@@ -125,7 +125,7 @@ fn dma_e49_windows_need_a_claim_and_metadata_a_permission() {
             assert_eq!(errno(tx.stage(0, &[meta]).await), Errno::EINVAL);
             drop(claim);
         });
-        crate::bench::Setup { config: admitted, ..setup }.run(async |bench| {
+        axon_tests::bench::Setup { config: admitted, ..setup }.run(async |bench| {
             let tx = ring(&bench.client, Side::Tx, 64).await;
             tx.stage(0, &[meta]).await.unwrap();
         });

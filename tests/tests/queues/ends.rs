@@ -6,8 +6,8 @@ use axon::{Direction, HostRange, RingOwner, Side, ZeroCopyRequest};
 use axon_platform::Errno;
 use axon_ports::CoreMap;
 
-use crate::bench::{later, trn2, v2};
 use crate::rig::{Rings, core, errno, host_used, row, writes};
+use axon_tests::bench::{later, trn2, v2};
 
 #[test]
 fn dma_e40_dma_d22_udma_d13_st_d24_queues_of_a_client_that_leaves_are_parked() {
@@ -55,7 +55,7 @@ fn dma_e41_a_queue_of_sequencers_is_left_alone() {
 
 #[test]
 fn st_e29_queues_from_before_a_reset_are_stale() {
-    for setup in crate::bench::every() {
+    for setup in axon_tests::bench::every() {
         setup.run(async |bench| {
             let rings = Rings::new(&bench.client, 64).await;
             let target = bench.host(4096).await;
@@ -150,7 +150,7 @@ fn a_ring_whose_transfer_never_ended_stays_until_a_reset() {
 
 #[test]
 fn st_e58_what_staged_descriptors_name_is_not_reused_while_the_engine_hangs() {
-    for setup in crate::bench::every() {
+    for setup in axon_tests::bench::every() {
         setup.run(async |bench| {
             let before = bench.device.memory_totals();
             let leaving = bench.device.open().await.unwrap();

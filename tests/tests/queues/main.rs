@@ -1,9 +1,6 @@
 //! Queues of clients: their own rings, host-transfer queues, zero-copy, copies with wait handles
 //! (specification 03 §10 to §13, §15).
 
-#[allow(dead_code)] // shared with the tests of the driver
-#[path = "../driver/bench.rs"]
-mod bench;
 mod bound;
 mod claims;
 mod defects;

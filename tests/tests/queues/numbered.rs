@@ -2,8 +2,8 @@
 
 use axon_platform::Errno;
 
-use crate::bench::{Bench, bytes, later, v2};
 use crate::rig::{core, errno};
+use axon_tests::bench::{Bench, bytes, later, v2};
 
 const BATCH: u64 = 133_169_152;
 

@@ -7,7 +7,7 @@ use axon_hosted::Machine;
 use axon_platform::{DeviceAddr, Errno};
 use axon_ports::CoreId;
 
-use crate::bench::Bench;
+use axon_tests::bench::Bench;
 
 /// One 16-byte descriptor of a copy, lap 1.
 pub fn row(side: Side, address: DeviceAddr, len: u32) -> Descriptor {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use axon::{Direction, HostRange, ZeroCopyBatch, ZeroCopyOp, ZeroCopyRequest};
 use axon_platform::Errno;
 
-use crate::bench::{Setups, bytes, later, v2};
 use crate::rig::errno;
+use axon_tests::bench::{Setups, bytes, later, v2};
 
 fn range(handle: u64, offset: u64, len: u64) -> HostRange {
     HostRange { handle, offset, len }

@@ -16,18 +16,27 @@ use axon_ports::reset::DeviceState;
 
 /// A machine with one device that is READY, and a client of it.
 pub struct Bench {
+    /// What it runs on.
     pub machine: Machine,
+    /// The first device.
     pub device: Device<Machine>,
+    /// Its client.
     pub client: Client<Machine>,
 }
 
 /// What a machine of a test is made of.
 #[derive(Clone)]
 pub struct Setup {
+    /// The emulated function.
     pub function: FunctionConfig,
+    /// How the driver handles it.
     pub config: DeviceConfig,
+    /// Datastore and poster.
     pub telemetry: Option<TelemetryConfig>,
+    /// Order of tasks.
     pub seed: u64,
+    /// What the model is told before the test begins.
+    pub controls: Vec<&'static str>,
 }
 
 /// The four products, and the second device id of the last one.
@@ -124,14 +133,28 @@ pub fn trn2() -> Setup {
 }
 
 impl Setup {
+    /// A strict function whose doorbells and descriptors are recorded.
     pub fn of(product: Product) -> Self {
         let mut function = FunctionConfig::new(product, 0);
         function.strict = true;
         function.trace("doorbells").unwrap();
         function.trace("descriptors").unwrap();
-        Setup { function, config: DeviceConfig::default(), telemetry: None, seed: 0 }
+        Setup {
+            function,
+            config: DeviceConfig::default(),
+            telemetry: None,
+            seed: 0,
+            controls: Vec::new(),
+        }
     }
 
+    /// With datastore and poster.
+    pub fn telemetry(mut self) -> Self {
+        self.telemetry = Some(TelemetryConfig::default());
+        self
+    }
+
+    /// A machine with that device and nothing brought up.
     pub fn machine(&self) -> Machine {
         Machine::builder().function(self.function.clone()).seed(self.seed).build().unwrap()
     }
@@ -150,6 +173,9 @@ impl Setup {
             let device = driver.devices().into_iter().next().expect("a device");
             assert_eq!(device.settled().await, DeviceState::Ready);
             let client = device.open().await.unwrap();
+            for line in self.controls {
+                machine.control(0, line).unwrap();
+            }
             test(Bench { machine: machine.clone(), device, client }).await
         });
         let report = machine.report(0).unwrap();
@@ -182,10 +208,12 @@ impl Bench {
         offset + if self.is_v2() { 0xfff_f0fa_0000 } else { 0x80_06c8_4000 }
     }
 
+    /// What the model says about the first function.
     pub fn report(&self) -> Report {
         self.machine.report(0).unwrap()
     }
 
+    /// Every doorbell so far.
     pub fn doorbells(&self) -> Vec<DoorbellRecord> {
         self.report().doorbell_trace
     }
@@ -195,28 +223,34 @@ impl Bench {
         self.doorbells().into_iter().skip(skip).map(|record| record.value).collect()
     }
 
+    /// Tells the model something; its answer.
     pub fn control(&self, line: &str) -> String {
         self.machine.control(0, line).unwrap()
     }
 
+    /// Virtual time.
     pub fn now(&self) -> Instant {
         self.machine.now()
     }
 
+    /// Lets virtual time pass.
     pub async fn pause(&self, span: Duration) {
         self.machine.sleep(span).await;
     }
 
+    /// HBM of core 0.
     pub async fn hbm(&self, size: u64) -> DeviceBuffer<Machine> {
         self.hbm_of(0, size).await
     }
 
+    /// HBM of a core.
     pub async fn hbm_of(&self, core: u32, size: u64) -> DeviceBuffer<Machine> {
         let core = CoreId::new(core).unwrap();
         let wishes = DeviceAlloc { core, ..DeviceAlloc::new(size) };
         self.client.alloc_device(wishes).await.unwrap()
     }
 
+    /// Host memory.
     pub async fn host(&self, size: u64) -> HostBuffer<Machine> {
         self.client.alloc_host(HostAlloc::new(size)).await.unwrap()
     }
