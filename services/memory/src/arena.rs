@@ -1,14 +1,18 @@
 //! One arena: a range of HBM from which spans are cut, lowest address first (specification 04 §3).
 //!
-//! Free memory is kept as runs that are never adjacent. Two of them are two numbers each: the
-//! *wilderness*, which ends at the frontier, and the *front*, the lowest of all, from which small
-//! spans are cut one after the other. All others are bits in an [`Index`] with a tournament of run
+//! Free memory is held as runs that are never adjacent. The last one, the *wilderness*, which ends
+//! at the frontier, is two numbers. All others are bits in an [`Index`] with a tournament of run
 //! lengths on top (words of 64 granules, pages of 64 words, groups of 64 pages, 64 groups). Finding
 //! the lowest run that is long enough is three descents of six comparisons; a change climbs only as
 //! far as it changes a maximum. Contiguous scratchpads grow down from the top by moving the
 //! frontier. Nothing is ever written to the managed memory itself.
+//!
+//! Spans of the length that was cut last, given back below that cut, are [`Kept`]: the index learns
+//! of them when something else is asked, and the next ones of their length take their places by a
+//! change of record. Every answer is that of an arena without this.
 
 mod index;
+mod kept;
 mod tournament;
 
 use alloc::vec::Vec;
@@ -19,6 +23,7 @@ pub(crate) use index::{Index, NoRoom};
 
 use crate::faults::Faults;
 use index::{GROUP_PAGES, Span};
+use kept::{Kept, NOBODY};
 use tournament::Tournament;
 
 /// Why an arena did not hand out a span. Nothing has changed.
@@ -52,8 +57,6 @@ impl Run {
         self.start + self.length
     }
 
-    const NONE: Run = Run { start: 0, length: 0 };
-
     const fn fits(self, start: u32, count: u32) -> bool {
         start >= self.start && count <= self.length && start - self.start <= self.length - count
     }
@@ -66,9 +69,8 @@ pub(crate) struct Arena {
     frontier: u32,
     /// Start of the wilderness `[wilderness, frontier)`.
     wilderness: u32,
-    /// The lowest free run where it is not in the index; its page exists. Length 0 for none.
-    front: Run,
     free: u32,
+    kept: Kept,
     index: Index,
     /// Longest run of every page, by group of pages.
     groups: Vec<Tournament>,
@@ -88,8 +90,8 @@ impl Arena {
             granules,
             frontier: granules,
             wilderness: 0,
-            front: Run::NONE,
             free: granules,
+            kept: Kept::new(),
             index,
             groups,
             top: Tournament::new(),
@@ -98,21 +100,45 @@ impl Arena {
 
     /// Free granules.
     pub(crate) fn free_granules(&self) -> u32 {
-        self.free
+        self.free + self.kept.granules()
     }
 
     /// Longest free run.
     pub(crate) fn largest(&self) -> u32 {
-        self.top.largest().max(self.front.length).max(self.frontier - self.wilderness)
+        let known = self.top.largest().max(self.frontier - self.wilderness);
+        if self.kept.is_empty() { known } else { known.max(self.largest_kept()) }
     }
 
-    /// Where spans start.
-    pub(crate) fn index(&self) -> &Index {
-        &self.index
+    /// Longest run that a kept span begins. Before those that begin one lies a used granule.
+    fn largest_kept(&self) -> u32 {
+        let mut run = Run { start: 0, length: 0 };
+        let mut largest = 0;
+        for start in self.kept.starts() {
+            if start != run.end() {
+                run = Run { start, length: 0 };
+            }
+            run.length += self.kept.count();
+            let behind = match run.end() {
+                end if end == self.wilderness => self.frontier - end,
+                end => self.index.free(end).unwrap_or(0),
+            };
+            largest = largest.max(run.length + behind);
+        }
+        largest
+    }
+
+    /// Calls `visit` with start and record of every span, in ascending order.
+    pub(crate) fn for_each_used(&self, mut visit: impl FnMut(u32, u32)) {
+        self.index.for_each_used(|start, record| {
+            if record != NOBODY {
+                visit(start, record);
+            }
+        });
     }
 
     /// The last span that starts at or before `granule`: its start and record.
     pub(crate) fn span_at(&mut self, granule: u32) -> Option<(u32, u32)> {
+        self.settle();
         self.index.used_at_or_before(granule)
     }
 
@@ -134,17 +160,29 @@ impl Arena {
         record: u32,
         faults: &mut Faults,
     ) -> Result<u32, ArenaError> {
-        if self.front.length != 0 || u64::from(self.top.largest()) >= count {
-            return self.allocate_from_runs(count, record, faults);
+        if !self.kept.is_empty() {
+            if count == u64::from(self.kept.count())
+                && let Some(start) = self.kept.take_lowest()
+            {
+                self.index.set_record(start, record);
+                return Ok(start);
+            }
+            self.settle_now();
         }
-        self.append(count, record, faults)
+        let start = if u64::from(self.top.largest()) >= count {
+            self.allocate_from_runs(count as u32, record, faults)?
+        } else {
+            self.append(count, record, faults)?
+        };
+        self.kept.expect(count as u32, start + 1);
+        Ok(start)
     }
 
     /// Cuts from the start of the wilderness.
     #[inline(always)]
     fn append(&mut self, count: u64, record: u32, faults: &mut Faults) -> Result<u32, ArenaError> {
         let start = self.wilderness;
-        if count == 0 || count > u64::from(self.frontier - start) {
+        if count > u64::from(self.frontier - start) {
             return Err(ArenaError::Full);
         }
         self.index.append_used(start, record, faults)?;
@@ -156,66 +194,15 @@ impl Arena {
     #[inline(never)]
     fn allocate_from_runs(
         &mut self,
-        count: u64,
+        count: u32,
         record: u32,
         faults: &mut Faults,
     ) -> Result<u32, ArenaError> {
         if count == 0 {
             return Err(ArenaError::Full);
         }
-        if self.front.length == 0 {
-            self.take_out_front();
-        }
-        if count <= u64::from(self.front.length) {
-            return self.cut_front(count as u32, record, faults);
-        }
-        if count <= u64::from(self.top.largest()) {
-            let run = self.first_fit(count as u32).ok_or(ArenaError::Full)?;
-            return self.cut(run, run.start, count as u32, record, faults);
-        }
-        self.append(count, record, faults)
-    }
-
-    /// Takes the lowest run out of the index, as the front. There is none yet.
-    fn take_out_front(&mut self) {
-        if self.top.largest() == 0 {
-            return;
-        }
-        if let Some(run) = self.first_fit(1) {
-            let longest = self.index.remove_free(run.start, run.length);
-            self.note(run.start, longest);
-            self.front = run;
-        }
-    }
-
-    /// Puts the front back into the index.
-    fn put_back_front(&mut self) {
-        let front = core::mem::replace(&mut self.front, Run::NONE);
-        if front.length != 0 {
-            let longest = self.index.insert_free(front.start, front.length);
-            self.note(front.start, longest);
-        }
-    }
-
-    /// Cuts the first `count` granules of the front, which is long enough.
-    #[inline(always)]
-    fn cut_front(
-        &mut self,
-        count: u32,
-        record: u32,
-        faults: &mut Faults,
-    ) -> Result<u32, ArenaError> {
-        let Run { start, length } = self.front;
-        let next = start + count;
-        if length == count {
-            self.index.set_after_free(next, false);
-        } else if start as usize / index::PAGE_GRANULES != next as usize / index::PAGE_GRANULES {
-            self.index.prepare(next, faults)?;
-        }
-        self.index.insert_used(start, record, false);
-        self.front = Run { start: next, length: length - count };
-        self.free -= count;
-        Ok(start)
+        let run = self.first_fit(count).ok_or(ArenaError::Full)?;
+        self.cut(run, run.start, count, record, faults)
     }
 
     /// As [`Self::allocate`], with `start + phase` a multiple of `align` granules (a power of two).
@@ -227,7 +214,7 @@ impl Arena {
         record: u32,
         faults: &mut Faults,
     ) -> Result<u32, ArenaError> {
-        self.put_back_front();
+        self.settle();
         let aligned = |start: u32| -> Option<u32> {
             let absolute = phase.checked_add(u64::from(start))?;
             u32::try_from(absolute.checked_next_multiple_of(align)? - phase).ok()
@@ -252,7 +239,7 @@ impl Arena {
         record: u32,
         faults: &mut Faults,
     ) -> Result<(), ArenaError> {
-        self.put_back_front();
+        self.settle();
         if start >= self.wilderness {
             return self.cut_wilderness(start, count, record, faults).map(drop);
         }
@@ -272,6 +259,7 @@ impl Arena {
         record: u32,
         faults: &mut Faults,
     ) -> Result<u32, ArenaError> {
+        self.settle();
         if count > self.frontier - self.wilderness {
             return Err(ArenaError::Full);
         }
@@ -300,67 +288,126 @@ impl Arena {
     #[inline(always)]
     pub(crate) fn release(&mut self, start: u32, count: u32, record: u32) -> Result<(), WrongSpan> {
         let end = start.wrapping_add(count);
+        if end == self.wilderness && start < end {
+            return self.release_last(start, count, record);
+        }
+        if count == self.kept.count()
+            && self.kept.reaches(start)
+            && self.kept.is_next(start)
+            && self.index.pass_on(start, end, record, NOBODY)
+        {
+            self.kept.append(start);
+            return Ok(());
+        }
+        self.release_any(start, count, record)
+    }
+
+    /// Takes back the span before the wilderness.
+    #[inline(always)]
+    fn release_last(&mut self, start: u32, count: u32, record: u32) -> Result<(), WrongSpan> {
+        let after_free = self.index.take_used(start, record).ok_or(WrongSpan)?;
+        self.free += count;
+        if after_free {
+            return self.join(start, count, true);
+        }
+        self.wilderness = start;
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn release_any(&mut self, start: u32, count: u32, record: u32) -> Result<(), WrongSpan> {
         if start >= self.wilderness || count > self.wilderness - start {
             return Err(WrongSpan);
         }
-        let after_free = self.index.take_used(start, record).ok_or(WrongSpan)?;
-        self.free += count;
-        if end == self.wilderness && !after_free {
-            self.wilderness = start;
+        if count == self.kept.count()
+            && self.kept.reaches(start)
+            && self.index.used(start) == Some((record, false))
+            && self.index.span(start + count).is_some()
+        {
+            self.index.set_record(start, NOBODY);
+            if let Some(surplus) = self.kept.add(start) {
+                self.enter_surplus(surplus);
+            }
             return Ok(());
         }
-        self.merge(start, count, record, after_free)
+        self.release_now(start, count, record)
     }
 
-    /// Joins a span just taken out with its free neighbours.
+    /// Enters the highest kept span, for which there is no room, as free.
     #[inline(never)]
-    fn merge(
-        &mut self,
-        start: u32,
-        count: u32,
-        record: u32,
-        after_free: bool,
-    ) -> Result<(), WrongSpan> {
+    fn enter_surplus(&mut self, start: u32) {
+        let count = self.kept.count();
+        self.index.remove_used(start);
+        self.free += count;
+        let _ = self.join(start, count, false);
+        self.kept.lower(start);
+    }
+
+    /// Enters all kept spans as free. Never needs memory.
+    #[inline]
+    fn settle(&mut self) {
+        if !self.kept.is_empty() {
+            self.settle_now();
+        }
+        self.kept.expect(0, 0);
+    }
+
+    #[inline(never)]
+    fn settle_now(&mut self) {
+        let count = self.kept.count();
+        let mut next = self.kept.take_lowest();
+        while let Some(start) = next {
+            let mut run = Run { start, length: 0 };
+            while next == Some(run.end()) {
+                self.index.remove_used(run.end());
+                run.length += count;
+                next = self.kept.take_lowest();
+            }
+            self.free += run.length;
+            let _ = self.join(start, run.length, false);
+        }
+        self.kept.expect(0, 0);
+    }
+
+    /// Takes back a span that is not kept.
+    fn release_now(&mut self, start: u32, count: u32, record: u32) -> Result<(), WrongSpan> {
+        if self.kept.reaches(start) {
+            // What is kept may not be the lowest of its length any more.
+            self.settle();
+        }
+        let after_free = self.index.take_used(start, record).ok_or(WrongSpan)?;
+        self.free += count;
+        let joined = self.join(start, count, after_free);
+        if joined.is_err() {
+            // Nothing begins behind it, so the length is wrong.
+            self.index.insert_used(start, record, after_free);
+            self.free -= count;
+        }
+        joined
+    }
+
+    /// Enters a span just taken out as free, joined with its free neighbours.
+    #[inline(never)]
+    fn join(&mut self, start: u32, count: u32, after_free: bool) -> Result<(), WrongSpan> {
         let end = start + count;
-        let mut run = Run { start, length: count };
-        let front = self.front;
-        let mut is_front = false;
-        if front.length != 0 && end == front.start {
-            run.length += front.length;
-            is_front = true;
-        } else if end != self.wilderness {
-            match self.index.span(end) {
-                Some(Span::Used) => self.index.set_after_free(end, true),
-                Some(Span::Free(length)) => {
-                    let longest = self.index.remove_free(end, length);
+        let mut length = count;
+        if end != self.wilderness {
+            match self.index.span(end).ok_or(WrongSpan)? {
+                Span::Used => self.index.set_after_free(end, true),
+                Span::Free(behind) => {
+                    let longest = self.index.remove_free(end, behind);
                     self.note(end, longest);
-                    run.length += length;
-                }
-                None => {
-                    // Nothing begins there, so the length is wrong.
-                    self.index.insert_used(start, record, after_free);
-                    self.free -= count;
-                    return Err(WrongSpan);
+                    length += behind;
                 }
             }
         }
-        if front.length != 0 && front.end() == start {
-            run = Run { start: front.start, length: front.length + run.length };
-            is_front = true;
-        } else if after_free {
-            // Not below the front, so it is in the index and stays there.
-            return self.extend(start, end, run.length);
+        if after_free {
+            return self.extend(start, end, length);
         }
         if end == self.wilderness {
-            self.wilderness = run.start;
-            self.front = if is_front { Run::NONE } else { front };
-        } else if is_front {
-            self.front = run;
-        } else if front.length != 0 && start < front.start {
-            self.put_back_front();
-            self.front = run;
+            self.wilderness = start;
         } else {
-            let longest = self.index.insert_free(start, run.length);
+            let longest = self.index.insert_free(start, length);
             self.note(start, longest);
         }
         Ok(())

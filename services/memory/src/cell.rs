@@ -304,8 +304,8 @@ impl Cell {
 
     /// Calls `visit` with the record of every span, in ascending order of address.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(u32)) {
-        self.parts[0].arena.index().for_each_used(|_, record| visit(record));
-        self.parts[1].arena.index().for_each_used(|_, record| visit(record));
+        self.parts[0].arena.for_each_used(|_, record| visit(record));
+        self.parts[1].arena.for_each_used(|_, record| visit(record));
     }
 
     #[inline]

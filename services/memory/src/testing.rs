@@ -44,18 +44,19 @@ impl HostSource for HeapMemory {
 }
 
 /// An arena alone, for measurements beside other allocators.
-pub struct BareArena(Arena);
+pub struct BareArena(Arena, Faults);
 
 impl BareArena {
     /// An arena of `granules` free granules; `None` where there is no memory for its tables.
     pub fn new(granules: u32) -> Option<Self> {
-        Arena::new(granules, &mut Faults::default()).ok().map(BareArena)
+        let mut faults = Faults::default();
+        Some(BareArena(Arena::new(granules, &mut faults).ok()?, faults))
     }
 
     /// First granule of `count` free ones, the lowest there are; they belong to `record` now.
     #[inline]
     pub fn allocate(&mut self, count: u32, record: u32) -> Option<u32> {
-        self.0.allocate(count.into(), record, &mut Faults::default()).ok()
+        self.0.allocate(count.into(), record, &mut self.1).ok()
     }
 
     /// Takes back what [`Self::allocate`] gave; `false` where it did not, and nothing has changed.

@@ -274,6 +274,31 @@ impl Index {
         Some(entry & AFTER_FREE != 0)
     }
 
+    /// Passes the used span `[granule, end)` of `record` on to another one; `false`, with nothing
+    /// changed, where there is none, or not in one page, or the granule before it is free.
+    #[inline(always)]
+    pub(super) fn pass_on(&mut self, granule: u32, end: u32, record: u32, to: u32) -> bool {
+        let (number, word, bit) = split(granule);
+        let (end_number, end_word, end_bit) = split(end);
+        let Some(page) = self.page_mut(number) else { return false };
+        let bits = page.bits();
+        let begins = bits.used[word] >> bit;
+        let ends = (bits.used[end_word] | bits.free[end_word]) >> end_bit;
+        let owner = page.number_mut(granule);
+        if end_number != number || begins & ends & 1 == 0 || *owner != record {
+            return false;
+        }
+        *owner = to;
+        true
+    }
+
+    /// Gives the used span at `granule`, behind one in use, to another record.
+    #[inline(always)]
+    pub(super) fn set_record(&mut self, granule: u32, record: u32) {
+        let Some(page) = self.page_mut(granule as usize / PAGE_GRANULES) else { return };
+        *page.number_mut(granule) = record;
+    }
+
     /// Notes for the used span at `granule` whether the granule before it is free.
     #[inline]
     pub(super) fn set_after_free(&mut self, granule: u32, after_free: bool) {
