@@ -7,9 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use axon::pattern::SplitMix64;
@@ -540,29 +538,15 @@ async fn seat(world: &World, number: usize, seed: u64) {
     }
 }
 
-/// The model's HBM as a file and where each channel begins in it: reading a hole of the file, unlike
-/// one of a mapping, takes no memory.
-fn hbm(world: &World) -> (File, Vec<u64>) {
-    let opened = world.machine.with_model(0, |model| {
-        let segments = model.hbm_segments();
-        let file = File::from(segments[0].file.try_clone_to_owned().expect("a file"));
-        (file, segments.iter().map(|segment| segment.file_offset).collect())
-    });
-    opened.expect("a model")
-}
-
 /// Compares the HBM with the shadow: all that was used and what lies around it, or all there is.
 fn compare(world: &World, whole: bool) -> u64 {
     let mut shadow = world.shadow.borrow_mut();
     let geometry = world.device.hal().memory_geometry();
-    let (file, starts) = hbm(world);
     let mut compared = 0;
     let mut buffer = vec![0; 1 << 20];
     let step = buffer.len() as u64;
     let channels = &geometry.channels[..usize::from(geometry.channel_count)];
-    for (channel, start) in channels.iter().zip(starts) {
-        // Firmware's part, at whatever end it is, is smaller than this.
-        let base = channel.base.0 / (1 << 30) * (1 << 30);
+    for channel in channels {
         let (mut from, mut to) = (channel.base.0, channel.base.0 + channel.size);
         if !whole {
             let used = shadow.0.keys().map(|page| page * PAGE).filter(|at| (from..to).contains(at));
@@ -572,7 +556,8 @@ fn compare(world: &World, whole: bool) -> u64 {
         }
         from = from / step * step;
         while from < to {
-            file.read_exact_at(&mut buffer, start + from - base).expect("inside the file");
+            let looked = world.machine.with_model(0, |model| model.look(from, &mut buffer));
+            looked.expect("a model").expect("inside the HBM");
             for (at, bytes) in (from / PAGE..).zip(buffer.chunks(PAGE as usize)) {
                 match shadow.0.contains_key(&at) {
                     true => shadow.check(at * PAGE, bytes, "at the end"),

@@ -45,6 +45,24 @@ impl Function {
         }
     }
 
+    /// The word of which `len` bytes of HBM are a run, as far as that is known without a look.
+    pub(crate) fn run_at(&self, address: u64, len: usize) -> Option<u32> {
+        match self.map.decode(address, len as u64) {
+            Some(Target::Hbm(offset)) => self.hbm.run(offset, len as u64),
+            _ => None,
+        }
+    }
+
+    /// Copies a run of `word` that was read at `source`; `false` where that takes its bytes.
+    pub(crate) fn put_run(&mut self, address: u64, len: u64, source: u64, word: u32) -> bool {
+        match self.map.decode(address, len) {
+            Some(Target::Hbm(offset)) if address % 4 == source % 4 => {
+                self.hbm.fill(offset, len, word).is_ok()
+            }
+            _ => false,
+        }
+    }
+
     /// Reads host memory by bus address.
     ///
     /// assumed: with bus mastering off the request gets no answer.

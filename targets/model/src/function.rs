@@ -8,7 +8,8 @@ use crate::config::{ConfigError, FunctionConfig};
 use crate::dma::Failed;
 use crate::faults::Faults;
 use crate::host::{HostMemory, ModelClock};
-use crate::map::Map;
+use crate::map::{Map, Target};
+use crate::memory::hbm::{Hbm, SHOWN_BYTES};
 use crate::memory::pages::Pages;
 use crate::memory::shared::SharedMemory;
 use crate::miscram::MiscRam;
@@ -62,7 +63,7 @@ pub struct Function {
     pub(crate) host: Arc<dyn HostMemory>,
     pub(crate) clock: Arc<dyn ModelClock>,
     pub(crate) neighbours: [Option<Arc<dyn Neighbour>>; 4],
-    pub(crate) hbm: SharedMemory,
+    pub(crate) hbm: Hbm,
     pub(crate) onchip: SharedMemory,
     pub(crate) units: Vec<Unit>,
     pub(crate) banks: Vec<SyncBank>,
@@ -112,7 +113,8 @@ impl Function {
         let map = Map::new(&config, geometry);
         let hbm_bytes =
             (geometry.channels as u64 - 1) * geometry.pitch_bytes + geometry.active_bytes;
-        let hbm = SharedMemory::in_file(hbm_bytes).map_err(ConfigError::Memory)?;
+        let channels = map.channels().map(|(start, _)| start);
+        let hbm = Hbm::new(hbm_bytes, channels).map_err(ConfigError::Memory)?;
         let onchip = SharedMemory::private(map.onchip_bytes).map_err(ConfigError::Memory)?;
         let mut function = Function {
             pci,
@@ -155,6 +157,30 @@ impl Function {
     pub fn set_neighbour(&mut self, link: usize, neighbour: Option<Arc<dyn Neighbour>>) {
         if let Some(slot) = self.neighbours.get_mut(link) {
             *slot = neighbour;
+        }
+    }
+
+    /// Reads HBM at a device address as DMA would, without memory being taken for what was never
+    /// written.
+    ///
+    /// # Errors
+    /// [`Unreachable`] outside HBM.
+    pub fn look(&self, address: u64, into: &mut [u8]) -> Result<(), Unreachable> {
+        match self.map.decode(address, into.len() as u64) {
+            Some(Target::Hbm(offset)) => self.hbm.look(offset, into).map_err(|_| Unreachable),
+            _ => Err(Unreachable),
+        }
+    }
+
+    /// The first device address in `[start, end)`, inside one channel of HBM, whose byte is not that
+    /// of `word` over and over; `None` where all are.
+    pub fn first_unlike(&self, start: u64, end: u64, word: u32) -> Option<u64> {
+        match self.map.decode(start, end.saturating_sub(start)) {
+            Some(Target::Hbm(offset)) => {
+                let wrong = self.hbm.first_unlike(offset, offset + (end - start), word);
+                wrong.map(|at| start + (at - offset))
+            }
+            _ => Some(start),
         }
     }
 
@@ -213,12 +239,13 @@ impl Function {
         self.pci.bars()
     }
 
-    /// The pieces of HBM that show in BAR4.
+    /// The pieces of HBM that show in BAR4 and may be mapped: the start of each channel. Accesses
+    /// to the rest of it come to [`Function::bar_read`] and [`Function::bar_write`].
     pub fn hbm_segments(&self) -> Vec<HbmSegment<'_>> {
         let presented = self.pci.bars()[4].map_or(0, |bar| bar.size_bytes);
         let Some(file) = self.hbm.file() else { return Vec::new() };
         let cut = |(start, size): (u64, u64)| {
-            let len_bytes = presented.saturating_sub(start).min(size);
+            let len_bytes = presented.saturating_sub(start).min(size).min(SHOWN_BYTES);
             (len_bytes > 0).then_some(HbmSegment {
                 file,
                 file_offset: start,

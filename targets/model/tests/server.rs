@@ -132,7 +132,7 @@ fn regions_are_those_of_the_function() {
     };
     assert_eq!(region(&mut served, 0), (4 << 30, false, vec![]));
     assert_eq!(region(&mut served, 1), (0, false, vec![]));
-    let channels = (0..4).map(|channel| (channel * (64 << 30), 24 << 30)).collect();
+    let channels = (0..4).map(|channel| (channel * (64 << 30), 64 << 20)).collect();
     assert_eq!(region(&mut served, 4), (256 << 30, true, channels));
     assert_eq!(region(&mut served, CONFIG), (256, false, vec![]));
     let mut id = [0; 4];
@@ -150,7 +150,7 @@ fn hbm_is_the_same_memory_on_both_sides() {
     };
     let area = region.sparse_areas[1];
     // HBM 1 of Trn1 is at device address 0x1000000000 and in BAR4 behind HBM 0.
-    assert_eq!((area.offset, area.size), (16 << 30, 16 << 30));
+    assert_eq!((area.offset, area.size), (16 << 30, 64 << 20));
     let window = SharedMemory::window(&file, offset + area.offset, 0x1000, true).expect("a map");
     window.write(8, b"from the guest").expect("memory");
     let mut bytes = [0; 14];
@@ -159,6 +159,11 @@ fn hbm_is_the_same_memory_on_both_sides() {
     served.client().region_write(4, area.offset + 3, b"model").expect("an answer");
     window.read(3, &mut bytes[..5]).expect("memory");
     assert_eq!(&bytes[..5], b"model");
+    // What lies behind cannot be mapped, and answers all the same.
+    let behind = area.offset + area.size + 12;
+    served.client().region_write(4, behind, b"far away").expect("an answer");
+    served.client().region_read(4, behind, &mut bytes[..8]).expect("an answer");
+    assert_eq!(&bytes[..8], b"far away");
 }
 
 #[test]

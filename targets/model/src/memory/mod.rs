@@ -1,4 +1,5 @@
 //! Memory behind the function: what a peer process may map too, and what the device keeps to itself.
 
+pub(crate) mod hbm;
 pub(crate) mod pages;
 pub mod shared;

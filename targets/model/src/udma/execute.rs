@@ -10,6 +10,7 @@ use crate::dma::Failed;
 use crate::faults::Fault;
 use crate::function::Function;
 use crate::map::Target;
+use crate::memory::hbm::lay_out;
 use crate::report::{DescriptorRecord, DoorbellRecord, EventKind, Side};
 use crate::time::Later;
 
@@ -219,17 +220,24 @@ impl Function {
             return Err(Cause::UNSUPPORTED);
         }
         let address = descriptor.address();
-        let packet = &mut self.units[engine].queues[queue].packet;
+        let packet = &self.units[engine].queues[queue].packet;
         let (start, end) = (packet.used, packet.used + length);
-        let mut bytes = std::mem::take(&mut packet.bytes);
-        if bytes.len() < end {
-            bytes.resize(end, 0);
+        let packet_is_open = packet.descriptors > 0;
+        let is_whole = !packet_is_open && descriptor.is_last();
+        let run = if is_whole { self.run_at(address, length) } else { None };
+        let packet = &mut self.units[engine].queues[queue].packet;
+        packet.run = run;
+        if run.is_none() {
+            let mut bytes = std::mem::take(&mut packet.bytes);
+            if bytes.len() < end {
+                bytes.resize(end, 0);
+            }
+            let result = self.dma_read(address, &mut bytes[start..end]);
+            self.units[engine].queues[queue].packet.bytes = bytes;
+            result.map_err(|Failed| Cause::SOURCE_READ)?;
         }
-        let result = self.dma_read(address, &mut bytes[start..end]);
-        let pair = &mut self.units[engine].queues[queue];
-        pair.packet.bytes = bytes;
-        result.map_err(|Failed| Cause::SOURCE_READ)?;
 
+        let pair = &mut self.units[engine].queues[queue];
         let packet = &mut pair.packet;
         if packet.descriptors == 0 {
             packet.source = address;
@@ -324,8 +332,20 @@ impl Function {
             return Err(cause);
         }
         let packet = &mut self.units[engine].queues[queue].packet;
-        let (used, source) = (packet.used, packet.source);
-        let bytes = std::mem::take(&mut packet.bytes);
+        let (used, source, run) = (packet.used, packet.source, packet.run.take());
+        let mut bytes = std::mem::take(&mut packet.bytes);
+        if let Some(word) = run {
+            // Behind a short write or another phase of the word it takes its bytes after all.
+            let is_whole =
+                (start, end) == (0, used) && self.faults.armed(Fault::ShortWrite).is_none();
+            if is_whole && self.put_run(descriptor.address(), end as u64, source, word) {
+                self.units[engine].queues[queue].packet.bytes = bytes;
+                self.recorder.totals.bytes += end as u64;
+                return Ok(());
+            }
+            bytes.resize(bytes.len().max(used), 0);
+            lay_out(word, source, &mut bytes[..used]);
+        }
         let result = if used == 4 && end - start == 4 && self.is_host(source) {
             self.put_marker(engine, descriptor.address(), &bytes[..4])
         } else {

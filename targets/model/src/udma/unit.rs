@@ -20,8 +20,10 @@ pub(crate) struct Direction {
 /// A packet on its way from M2S to S2M.
 #[derive(Default, Debug)]
 pub(crate) struct Packet {
-    /// Holds at least `used` bytes.
+    /// Holds at least `used` bytes, unless it is a `run`.
     pub bytes: Vec<u8>,
+    /// All of it is a run of this word in HBM; the bytes were not looked at.
+    pub run: Option<u32>,
     pub used: usize,
     /// Bytes already written to destinations.
     pub written: usize,

@@ -197,7 +197,7 @@ fn dev_e05_a_smaller_memory_window_cuts_the_image_off() {
     assert_eq!(bench.function.bars()[4].map(|bar| bar.size_bytes), Some(64 << 30));
     let segments: Vec<(u64, u64)> =
         bench.function.hbm_segments().iter().map(|s| (s.bar_offset, s.len_bytes)).collect();
-    assert_eq!(segments, [(0, 24 << 30)]);
+    assert_eq!(segments, [(0, 64 << 20)]);
     // HBM 1 is there, by DMA.
     let mut rings = Rings::ready(&mut bench, 128, 0, 64);
     bench.poke(0x5000, &[3; 4]);
