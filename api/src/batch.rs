@@ -28,6 +28,7 @@ use axon_ports::telemetry::TraceEvent;
 use axon_ports::{ChunkName, CoreId, Location, Pin};
 
 use crate::buffer::{is_ring, unwritable};
+use crate::calls::Call;
 use crate::client::{CORE_0, Shared};
 use crate::{Buffer, Error, Span};
 
@@ -124,7 +125,7 @@ impl<P: Platform> Batch<P> {
         target_offset: u64,
         len: u64,
     ) -> Result<(), Error> {
-        self.client.access.check()?;
+        Call::Copy.admit(&self.client.access)?;
         let known = source.name() == self.source.name
             && target.name() == self.target.name
             && source.is_of(&self.client)
@@ -146,7 +147,7 @@ impl<P: Platform> Batch<P> {
     /// # Errors
     /// As [`Batch::copy`].
     pub fn add(&mut self, source: Span<'_, P>, target: Span<'_, P>) -> Result<(), Error> {
-        self.client.access.check()?;
+        Call::Copy.admit(&self.client.access)?;
         source.check_pair(&target)?;
         let index = source.client.device.index();
         if index != self.client.device.index() {

@@ -12,6 +12,7 @@ use embassy_sync::blocking_mutex::Mutex;
 use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
 use embassy_sync::waitqueue::MultiWakerRegistration;
 
+use crate::calls::Call;
 use crate::client::Shared;
 use crate::{Error, Span};
 
@@ -135,7 +136,7 @@ impl<'a, P: Platform> Bounce<'a, P> {
         .await;
         let mut taken = Taken { pool, chunk };
         if taken.chunk.is_none() {
-            self.client.access.enter(Touched::Transfers)?;
+            Call::Move.enter(&self.client.access, Touched::Transfers)?;
             let request = AllocRequest::driver_host(CHUNK_BYTES as u64);
             taken.chunk = Some(self.client.device.memory().alloc(request).await?);
         }

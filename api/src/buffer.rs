@@ -13,6 +13,7 @@ use axon_ports::{
 };
 
 use crate::bounce::Bounce;
+use crate::calls::Call;
 use crate::client::Shared;
 use crate::{Device, Error, Fill, Span, Transfer};
 
@@ -96,7 +97,7 @@ impl<P: Platform> Buffer<P> {
             & self.is_of(&target.client)
             & (record.owner() == self.client.access.client().number())
             & !is_ring(record.category());
-        if !plain || self.client.access.check().is_err() {
+        if !plain || !Call::Copy.is_admitted(&self.client.access) {
             return self.copy_with_care(start, end, target, offset);
         }
         let core = if record.is_host() { source.core() } else { record.core() };
@@ -135,7 +136,7 @@ impl<P: Platform> Buffer<P> {
     /// # Errors
     /// As [`Buffer::span`], and those of the copy.
     pub async fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
-        self.view()?.write(offset, data).await
+        self.view(Call::Move)?.write(offset, data).await
     }
 
     /// Writes `data` to device memory with the CPU, through the memory window of the device: done
@@ -157,8 +158,8 @@ impl<P: Platform> Buffer<P> {
             & !record.is_host()
             & (record.owner() == self.client.access.client().number())
             & !is_ring(record.category());
-        if !plain || self.client.access.check().is_err() {
-            return self.view()?.write_inline(offset, data);
+        if !plain || !Call::WriteInline.is_admitted(&self.client.access) {
+            return self.view(Call::WriteInline)?.write_inline(offset, data);
         }
         self.client.device.trace(TraceEvent::MemCopyIn {
             chunk: record.pa(),
@@ -176,7 +177,7 @@ impl<P: Platform> Buffer<P> {
     /// # Errors
     /// As [`Buffer::write`].
     pub async fn write_by_dma(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
-        self.view()?.write_by_dma(offset, data).await
+        self.view(Call::Move)?.write_by_dma(offset, data).await
     }
 
     /// Reads `into.len()` bytes from `offset` on. Bytes are moved into `into` only while the
@@ -185,7 +186,7 @@ impl<P: Platform> Buffer<P> {
     /// # Errors
     /// As [`Buffer::write`].
     pub async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
-        self.view()?.read(offset, into).await
+        self.view(Call::Move)?.read(offset, into).await
     }
 
     /// Sets a range by DMA.
@@ -222,8 +223,8 @@ impl<P: Platform> Buffer<P> {
     }
 
     #[inline(always)]
-    fn view(&self) -> Result<View<'_, P>, Error> {
-        self.client.access.check()?;
+    fn view(&self, call: Call) -> Result<View<'_, P>, Error> {
+        call.admit(&self.client.access)?;
         let Some(pin) = self.chunk.pin() else { return Err(self.refusal()) };
         Ok(View { client: &self.client, pin })
     }
@@ -508,7 +509,7 @@ fn span_of<'a, P: Platform>(
     record: &ChunkRecord,
     range: impl RangeBounds<u64>,
 ) -> Result<Loose<'a, P>, Error> {
-    client.access.check()?;
+    Call::Name.admit(&client.access)?;
     let (start, end) = ends_of(range, record);
     let len = end.checked_sub(start).filter(|len| *len > 0).ok_or(Error::EMPTY)?;
     if !is_inside(record, start, len) {

@@ -1,8 +1,8 @@
 //! A client: one attach slot of one device, and what it may ask for.
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
+use axon_clients::gates::Grant;
 use axon_clients::reservation::Presence;
 use axon_clients::{Access, Attachment, InfoHandle, Touched};
 use axon_memory::ChunkInfo;
@@ -12,6 +12,7 @@ use axon_ports::telemetry::{TraceEvent, TraceKind};
 use axon_ports::{AllocRequest, Category, ClientId, CoreId, CoreMap, HbmIndex, Lifespan, Location};
 
 use crate::bounce::Pool;
+use crate::calls::Call;
 use crate::memory::pinned_bytes;
 use crate::peers::Peers;
 use crate::queue::Slots;
@@ -35,8 +36,8 @@ impl<P: Platform> Shared<P> {
     /// of the client with its first one.
     ///
     /// Whoever calls this keeps the client open meanwhile, so that the client's end comes behind.
-    pub(crate) async fn enter_memory(&self) -> Result<(), Error> {
-        self.access.enter(Touched::Transfers)?;
+    pub(crate) async fn enter_memory(&self, call: Call) -> Result<(), Error> {
+        call.enter(&self.access, Touched::Transfers)?;
         if !self.access.is_known() {
             let (client, slot) = (self.access.client(), self.access.slot());
             self.device.memory().attach(client, slot).await?;
@@ -180,7 +181,7 @@ impl<P: Platform> Client<P> {
     /// # Errors
     /// As [`Client::alloc_device`].
     pub async fn alloc(&self, request: AllocRequest) -> Result<Buffer<P>, Error> {
-        self.shared().enter_memory().await?;
+        self.shared().enter_memory(Call::Alloc).await?;
         let client = Some((self.id(), self.access().slot()));
         let request = AllocRequest { client, publish: true, ..request };
         let chunk = self.device().memory().alloc(request).await?;
@@ -214,7 +215,7 @@ impl<P: Platform> Client<P> {
     /// [`Error::NotAttached`].
     #[inline]
     pub fn by_handle(&self, handle: u64) -> Result<View<'_, P>, Error> {
-        self.access().check()?;
+        Call::Name.admit(self.access())?;
         View::of(self.shared(), self.device().memory().lookup(handle)?)
     }
 
@@ -224,7 +225,7 @@ impl<P: Platform> Client<P> {
     /// # Errors
     /// [`Error::TooBig`], [`Error::NoRecords`], [`Error::NotAttached`].
     pub fn batch(&self, limit: usize) -> Result<Batch<P>, Error> {
-        self.access().check()?;
+        Call::Copy.admit(self.access())?;
         Batch::new(self.shared().clone(), limit)
     }
 
@@ -233,7 +234,7 @@ impl<P: Platform> Client<P> {
     /// # Errors
     /// [`Error::BadHandle`], [`Error::WrongOwner`].
     pub async fn free(&self, handle: u64) -> Result<(), Error> {
-        self.access().check()?;
+        Call::Free.admit(self.access())?;
         if self.device().traces(TraceKind::MemFree) {
             self.trace_free(handle);
         }
@@ -257,7 +258,7 @@ impl<P: Platform> Client<P> {
     /// # Errors
     /// As [`Client::free`].
     pub async fn retain(&self, handle: u64) -> Result<(), Error> {
-        self.access().check()?;
+        Call::Name.admit(self.access())?;
         let memory = self.device().memory();
         let name = memory.lookup_mut(self.id(), handle)?.header().name();
         memory.retain(name).await?.into_header();
@@ -269,7 +270,7 @@ impl<P: Platform> Client<P> {
     /// # Errors
     /// [`Error::NoSuchAddress`] (ENOMEM, as the command it replaces).
     pub async fn search(&self, address: DeviceAddr) -> Result<ChunkInfo, Error> {
-        self.access().check()?;
+        Call::Find.admit(self.access())?;
         Ok(self.device().memory().search_pa(address.0, false).await?)
     }
 
@@ -278,7 +279,7 @@ impl<P: Platform> Client<P> {
     /// # Errors
     /// [`Error::NoSuchAddress`], [`Error::OutOfRange`], and as [`Client::by_handle`].
     pub async fn within(&self, address: DeviceAddr, len: u64) -> Result<View<'_, P>, Error> {
-        self.access().check()?;
+        Call::Find.admit(self.access())?;
         View::of(self.shared(), self.device().memory().within(address.0, len).await?)
     }
 
@@ -288,9 +289,17 @@ impl<P: Platform> Client<P> {
     /// [`Error::InvalidArgument`] for an empty or foreign map, [`Error::Busy`] for the 17th request
     /// whose result was not collected. Nothing has been touched.
     pub fn reset(&self, map: CoreMap) -> Result<axon_neuron::reset::ResetTicket, Error> {
-        self.access().enter(Touched::Resets)?;
+        Call::Reset.enter(self.access(), Touched::Resets)?;
         let requester = Requester::Client(self.id());
         self.device().submit_reset(ResetRequest { map, requester })
+    }
+
+    /// Whether the client was given a right (specification 05 §8.1 gate 0).
+    ///
+    /// # Errors
+    /// [`Error::Gate`]: EACCES, EPERM for raw device memory.
+    pub fn check_grant(&self, grant: Grant) -> Result<(), Error> {
+        Ok(self.access().check_grant(grant)?)
     }
 
     /// Bytes of the client's memory that transfers may reach now.
@@ -330,8 +339,12 @@ impl<P: Platform> InfoClient<P> {
         &self.device
     }
 
-    /// Attached clients in slot order.
-    pub fn clients(&self) -> Vec<crate::ClientInfo> {
-        self.device.clients()
+    /// What the lane lets through: `Ok` for the commands of the info lane.
+    ///
+    /// # Errors
+    /// [`Error::Gate`]: EINVAL for a command that only the normal lane has, EACCES for a grant that
+    /// the client was not given.
+    pub fn admit(&self, call: Call) -> Result<(), Error> {
+        Ok(self.handle.admit(call.command())?)
     }
 }

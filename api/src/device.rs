@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
 use axon_clients::core_sync::{CoreSync, Cores};
-use axon_clients::gates::Lane;
+use axon_clients::gates::{Grants, Lane};
 use axon_clients::reservation::Reservations;
 use axon_clients::{ClientInfo, Clients};
 use axon_memory::{ChunkLine, MemoryClient, MemoryService, Usage};
@@ -21,6 +21,7 @@ use axon_ports::{ClientId, ClientSlot, CoreMap, DeviceIndex, RoutingId};
 use axon_telemetry::Telemetry;
 use embassy_futures::select::select;
 
+use crate::calls::Call;
 use crate::driver::Inner as DriverInner;
 use crate::memory::{self, MemoryTotals};
 use crate::peers::Peers;
@@ -50,6 +51,17 @@ async fn take_down<P: Platform>(neuron: &NeuronDevice<P>, memory: &MemoryClient)
         Ok(report) => log::debug!("{}: {report:?}", neuron.index()),
         Err(error) => log::debug!("{}: {error}", neuron.index()),
     }
+}
+
+/// Who opens a device, and what that client may do; [`OpenOptions::default`] is a new client with
+/// every right that the host has.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    /// A client that has, or had, handles here or elsewhere.
+    pub client: Option<ClientId>,
+    /// Its rights, where the host has them too ([`crate::HostConfig::grants`]). A client that is
+    /// attached already keeps those it came with.
+    pub grants: Grants,
 }
 
 /// A Neuron device. Clones are handles on the same one.
@@ -285,7 +297,7 @@ impl<P: Platform> Device<P> {
     /// # Errors
     /// [`Error::TooManyClients`], [`Error::DeviceFailed`] (EINVAL), [`Error::Removed`].
     pub async fn open(&self) -> Result<Client<P>, Error> {
-        self.open_as(self.new_id()?).await
+        self.open_with(OpenOptions::default()).await
     }
 
     /// Attaches a client that may be attached already, here or to another device. Waits also
@@ -294,7 +306,17 @@ impl<P: Platform> Device<P> {
     /// # Errors
     /// As [`Device::open`].
     pub async fn open_as(&self, client: ClientId) -> Result<Client<P>, Error> {
-        let attachment = self.0.clients.open(client).await?;
+        self.open_with(OpenOptions { client: Some(client), ..OpenOptions::default() }).await
+    }
+
+    /// Attaches a client with fewer rights than the host has, as an appliance does for a tenant.
+    ///
+    /// # Errors
+    /// As [`Device::open`], and [`Error::Gate`] (EACCES) without [`crate::Grant::Device`].
+    pub async fn open_with(&self, options: OpenOptions) -> Result<Client<P>, Error> {
+        let OpenOptions { client, grants } = options;
+        let client = client.map_or_else(|| self.new_id(), Ok)?;
+        let attachment = self.0.clients.open_with(client, self.granted(grants)).await?;
         let presence = self.0.driver.reservations.enter(client, Lane::Normal)?;
         Ok(Client::new(self.clone(), attachment, presence))
     }
@@ -304,9 +326,23 @@ impl<P: Platform> Device<P> {
     /// # Errors
     /// [`Error::Removed`].
     pub fn open_info(&self) -> Result<InfoClient<P>, Error> {
-        let handle = self.0.clients.open_info(self.new_id()?)?;
+        self.open_info_with(OpenOptions::default())
+    }
+
+    /// As [`Device::open_info`], for a certain client or with fewer rights.
+    ///
+    /// # Errors
+    /// [`Error::Removed`]; [`Error::Gate`] (EACCES) without [`crate::Grant::Device`].
+    pub fn open_info_with(&self, options: OpenOptions) -> Result<InfoClient<P>, Error> {
+        let OpenOptions { client, grants } = options;
+        let client = client.map_or_else(|| self.new_id(), Ok)?;
+        let handle = self.0.clients.open_info(client, self.granted(grants))?;
         let presence = self.0.driver.reservations.enter(handle.client(), Lane::Info)?;
         Ok(InfoClient::new(self.clone(), handle, presence))
+    }
+
+    fn granted(&self, grants: Grants) -> Grants {
+        self.0.driver.config.host.grants.and(grants)
     }
 
     fn new_id(&self) -> Result<ClientId, Error> {
@@ -355,8 +391,8 @@ impl<P: Platform> Device<P> {
     /// A record of a call in the event ring, under the number of the Linux command that it
     /// replaces. assumed: what moves or allocates memory has trace points instead, which cost
     /// nothing while they are off.
-    pub(crate) fn note_call(&self, client: ClientId, command: u64) {
-        self.note(client, EventKind::Call, command);
+    pub(crate) fn note_call(&self, client: ClientId, call: Call) {
+        self.note(client, EventKind::Call, call.number());
     }
 
     /// A record in the event ring on behalf of a client.

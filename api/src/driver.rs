@@ -8,6 +8,7 @@ use core::task::Poll;
 use core::time::Duration;
 
 use axon_clients::ClientIds;
+use axon_clients::gates::Grants;
 use axon_clients::reservation::Reservations;
 use axon_neuron::{DeviceConfig, DeviceTable};
 use axon_platform::{Bdf, Errno, PciFunction, Platform};
@@ -49,11 +50,13 @@ pub struct DriverConfig {
     pub host: HostConfig,
 }
 
-/// What may be chosen for the host as a whole (specification 05 §14.4, §16.3, §16.9).
+/// What may be chosen for the host as a whole (specification 05 §8.1, §14.4, §16.3, §16.9).
 #[derive(Clone, Copy, Debug)]
 pub struct HostConfig {
     /// Cores that one client may reserve.
     pub core_quota: u32,
+    /// What clients may do at most; [`crate::OpenOptions`] gives single ones less (§8.1).
+    pub grants: Grants,
     /// How elections are held: `userver_ctl`.
     pub pod_control: ControlBits,
     /// After that an election gives up: `userver_etimeout`.
@@ -64,6 +67,7 @@ impl Default for HostConfig {
     fn default() -> Self {
         HostConfig {
             core_quota: Reservations::DEFAULT_QUOTA,
+            grants: Grants::ALL,
             pod_control: ControlBits(0),
             pod_timeout: PodConfig::DEFAULT_TIMEOUT,
         }
@@ -202,6 +206,10 @@ impl<P: Platform> Driver<P> {
 
     pub(crate) fn pod_handle(&self) -> Pod {
         self.0.pod.handle()
+    }
+
+    pub(crate) fn grants(&self) -> Grants {
+        self.0.config.host.grants
     }
 
     pub(crate) fn reservations(&self) -> &Reservations {

@@ -226,6 +226,10 @@ impl From<ClientError> for Error {
             ClientError::DeviceGone => Error::Removed,
             ClientError::NoIds => Error::NoRecords { errno: Errno::EMFILE, what: "client ids" },
             ClientError::Memory(error) => error.into(),
+            ClientError::NoGrant { grant } => Error::Gate(GateError::NoGrant { grant }),
+            ClientError::NotOnThisLane { command } => {
+                Error::Gate(GateError::NotOnThisLane { command })
+            }
             _ => Error::NotAttached,
         }
     }

@@ -23,6 +23,7 @@
 //! | `context` | [`run`], [`Context`], [`ExitCode`]: what an application starts and ends with |
 //! | `driver` | [`Driver`]: brings every function up, lists devices and refusals |
 //! | `device` | [`Device`]: identity, state, registers, resets; no rights |
+//! | [`calls`] | every call, the command that it stands for, and its gate |
 //! | `client` | [`Client`]: one attach slot; allocation, the by-number layer |
 //! | `buffer` | [`DeviceBuffer`], [`HostBuffer`], [`View`]: memory and the ways in and out |
 //! | `neuron_core` | [`NeuronCore`], claims: who initialises, loads, runs and owns a core |
@@ -47,6 +48,7 @@ extern crate alloc;
 mod batch;
 mod bounce;
 mod buffer;
+pub mod calls;
 mod client;
 mod context;
 mod device;
@@ -70,12 +72,13 @@ pub use batch::Batch;
 pub use buffer::{Buffer, DeviceBuffer, HostBuffer, View};
 pub use client::{Client, DeviceAlloc, HostAlloc, InfoClient};
 pub use context::{Context, ExitCode, run};
-pub use device::Device;
+pub use device::{Device, OpenOptions};
 pub use driver::{Driver, DriverConfig, HostConfig, Refusal};
 pub use error::Error;
 pub use memory::MemoryTotals;
 pub use neuron_core::{CoreCommands, NeuronCore};
 pub use notifications::{NextNotification, NotificationQueue};
+pub use pod::PodControl;
 pub use queue::{
     AsyncCopies, Completion, Completions, DmaQueue, H2tQueues, HostRange, QueueBatchError,
     QueueCommands, QueueInit, RingAlloc, RingMem, ZeroCopyBatch, ZeroCopyOp, ZeroCopyQueue,
@@ -90,6 +93,7 @@ pub use axon_clients::ClientInfo;
 pub use axon_clients::core_sync::{
     Hold, Init, InitState, InitTicket, InitView, Key, LockView, ModelReader, ModelWriter, SyncError,
 };
+pub use axon_clients::gates::{Grant, Grants};
 pub use axon_clients::reservation::{CoreClaim, CoreSet, ReservationError};
 pub use axon_memory::{ChunkInfo, ChunkLine, Usage};
 pub use axon_neuron::dma::{

@@ -19,6 +19,7 @@ use axon_neuron::notify::{self, Notification, Peek, QueueInfo, QueueSpec};
 use axon_platform::{DmaBuf, Platform};
 use axon_ports::telemetry::EventKind;
 
+use crate::calls::Call;
 use crate::client::Shared;
 use crate::{Client, Device, Error};
 
@@ -47,9 +48,9 @@ impl<P: Platform> Future for NextNotification<'_, P> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if !self.begun {
             self.begun = true;
-            if let Err(closed) = self.client.access.check() {
+            if let Err(closed) = Call::ReadNotifications.admit(&self.client.access) {
                 let first = !core::mem::replace(self.over, true);
-                return Poll::Ready(first.then_some(Err(closed.into())));
+                return Poll::Ready(first.then_some(Err(closed)));
             }
         }
         let told = ready!(Pin::new(&mut self.next).poll(cx));
@@ -68,16 +69,17 @@ impl<P: Platform> Client<P> {
     /// [`Error::NotAttached`]. Nothing has changed.
     pub async fn notifications(&self, spec: QueueSpec) -> Result<NotificationQueue<P>, Error> {
         let client = self.shared().clone();
-        let queue = make(&client, &spec).await?;
+        let queue = make(&client, Call::Notifications, &spec).await?;
         Ok(NotificationQueue { queue, client, over: false })
     }
 }
 
 async fn make<P: Platform>(
     client: &Shared<P>,
+    call: Call,
     spec: &QueueSpec,
 ) -> Result<notify::NotificationQueue<P>, Error> {
-    client.enter_memory().await?;
+    client.enter_memory(call).await?;
     let who = (client.access.client(), client.access.slot());
     let device = &client.device;
     let queue = device.neuron().notifications(device.memory(), who, spec).await?;
@@ -105,7 +107,7 @@ impl<P: Platform> NotificationQueue<P> {
     /// [`Error::DeviceGone`], [`Error::Removed`].
     #[inline]
     pub fn try_next(&mut self) -> Result<Option<Notification>, Error> {
-        self.client.access.check()?;
+        Call::ReadNotifications.admit(&self.client.access)?;
         Ok(self.queue.try_next()?)
     }
 
@@ -114,7 +116,7 @@ impl<P: Platform> NotificationQueue<P> {
     /// # Errors
     /// As [`NotificationQueue::try_next`].
     pub fn read(&mut self, into: &mut [Option<Notification>]) -> Result<usize, Error> {
-        self.client.access.check()?;
+        Call::ReadNotifications.admit(&self.client.access)?;
         Ok(self.queue.read(into)?)
     }
 
@@ -123,7 +125,7 @@ impl<P: Platform> NotificationQueue<P> {
     /// # Errors
     /// As [`NotificationQueue::try_next`].
     pub async fn peek(&mut self) -> Result<Peek<'_, P>, Error> {
-        self.client.access.check()?;
+        Call::ReadNotifications.admit(&self.client.access)?;
         Ok(self.queue.peek().await?)
     }
 
@@ -132,7 +134,7 @@ impl<P: Platform> NotificationQueue<P> {
     /// # Errors
     /// As [`NotificationQueue::try_next`].
     pub fn info(&self) -> Result<QueueInfo, Error> {
-        self.client.access.check()?;
+        Call::ReadNotifications.admit(&self.client.access)?;
         Ok(self.queue.info()?)
     }
 
@@ -158,8 +160,9 @@ impl<P: Platform> NotificationQueue<P> {
     /// # Errors
     /// As [`Client::notifications`].
     pub async fn resize(&mut self, size: u64) -> Result<(), Error> {
+        Call::ResizeNotifications.admit(&self.client.access)?;
         let spec = QueueSpec { size, replace: true, ..self.info()?.spec };
-        self.queue = make(&self.client, &spec).await?;
+        self.queue = make(&self.client, Call::ResizeNotifications, &spec).await?;
         Ok(())
     }
 

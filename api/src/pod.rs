@@ -8,6 +8,7 @@ use alloc::sync::Arc;
 use core::cell::RefCell;
 use core::time::Duration;
 
+use axon_clients::gates::Grant;
 use axon_memory::MemoryClient;
 use axon_neuron::NeuronDevice;
 use axon_neuron::dma::Link;
@@ -24,7 +25,8 @@ use axon_ports::reset::DeviceState;
 use embassy_sync::blocking_mutex::Mutex;
 use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
 
-use crate::{Driver, Error, HostConfig};
+use crate::calls::Call;
+use crate::{Client, Driver, Error, HostConfig, InfoClient};
 
 /// A device of the node, and where memory for its links comes from.
 struct Member<P: Platform> {
@@ -214,28 +216,88 @@ impl<P: Platform> Driver<P> {
         self.pod_handle().status()
     }
 
+    /// What starts, ends and shapes elections.
+    ///
+    /// # Errors
+    /// [`Error::Gate`] (EACCES) where the host has not the grant `PodControl`.
+    pub fn pod_control(&self) -> Result<PodControl, Error> {
+        self.grants().check(Grant::PodControl)?;
+        Ok(PodControl(self.pod_handle()))
+    }
+
+    /// As [`PodControl::set_mode`], with the rights of the host.
+    ///
+    /// # Errors
+    /// As [`Driver::pod_control`] and there.
+    pub async fn pod_set_mode(&self, mode: Mode) -> Result<(), Error> {
+        self.pod_control()?.set_mode(mode).await
+    }
+
+    /// As [`PodControl::elect`], with the rights of the host.
+    ///
+    /// # Errors
+    /// As [`Driver::pod_control`] and there.
+    pub async fn pod_elect(&self, timeout: Duration) -> Result<(), Error> {
+        self.pod_control()?.elect(timeout).await
+    }
+
+    /// As [`PodControl::cancel`], with the rights of the host.
+    ///
+    /// # Errors
+    /// As [`Driver::pod_control`] and there.
+    pub async fn pod_cancel(&self) -> Result<(), Error> {
+        self.pod_control()?.cancel().await
+    }
+}
+
+impl<P: Platform> Client<P> {
+    /// As [`Driver::pod_control`], with the rights of this client.
+    ///
+    /// # Errors
+    /// [`Error::Gate`] (EACCES) where the client was not given `PodControl`.
+    pub fn pod_control(&self) -> Result<PodControl, Error> {
+        Call::PodControl.admit(self.access())?;
+        Ok(PodControl(self.device().driver().pod_handle()))
+    }
+}
+
+impl<P: Platform> InfoClient<P> {
+    /// As [`Client::pod_control`]: elections need no attach slot.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn pod_control(&self) -> Result<PodControl, Error> {
+        self.admit(Call::PodControl)?;
+        Ok(PodControl(self.device().driver().pod_handle()))
+    }
+}
+
+/// The right to control the pod's elections.
+pub struct PodControl(Pod);
+
+impl PodControl {
     /// Uses the pod in this mode until no core is claimed any more.
     ///
     /// # Errors
     /// [`Error::Pod`]: EBUSY while electing, EEXIST where another mode is set, EOPNOTSUPP where the
     /// pod has not that mode.
-    pub async fn pod_set_mode(&self, mode: Mode) -> Result<(), Error> {
-        Ok(self.pod_handle().control(Control::SetMode(mode)).await?)
+    pub async fn set_mode(&self, mode: Mode) -> Result<(), Error> {
+        Ok(self.0.control(Control::SetMode(mode)).await?)
     }
 
     /// Starts an election that gives up after this time.
     ///
     /// # Errors
     /// [`Error::Pod`]: EAGAIN while cores are claimed or devices are not reset.
-    pub async fn pod_elect(&self, timeout: Duration) -> Result<(), Error> {
-        Ok(self.pod_handle().control(Control::Elect(timeout)).await?)
+    pub async fn elect(&self, timeout: Duration) -> Result<(), Error> {
+        Ok(self.0.control(Control::Elect(timeout)).await?)
     }
 
     /// Ends an election, or sees to it that none begins.
     ///
     /// # Errors
     /// [`Error::Pod`] where the task has ended.
-    pub async fn pod_cancel(&self) -> Result<(), Error> {
-        Ok(self.pod_handle().control(Control::Kill).await?)
+    pub async fn cancel(&self) -> Result<(), Error> {
+        Ok(self.0.control(Control::Kill).await?)
     }
 }

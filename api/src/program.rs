@@ -6,6 +6,7 @@ use axon_neuron::Target;
 use axon_platform::{DeviceAddr, Platform};
 use axon_ports::{AllocRequest, Category, CoreId, Lifespan, Pin};
 
+use crate::calls::Call;
 use crate::{Client, Error};
 
 impl<P: Platform> Client<P> {
@@ -23,7 +24,7 @@ impl<P: Platform> Client<P> {
         address: DeviceAddr,
         data: &[u8],
     ) -> Result<(), Error> {
-        self.access().enter(Touched::Transfers)?;
+        Call::Program.enter(self.access(), Touched::Transfers)?;
         let len = data.len() as u64;
         if len == 0 {
             return Err(Error::EMPTY);

@@ -5,10 +5,8 @@
 use axon_platform::Platform;
 use axon_ports::telemetry::TraceEvent;
 
+use crate::calls::Call;
 use crate::{Client, Error};
-
-/// Command that a register write replaces.
-const BAR_WRITE: u64 = 12;
 
 /// Writes the 32-bit register at `offset` of the register window (specification 08 §8.6.2).
 ///
@@ -41,9 +39,9 @@ pub fn operator_write32<P: Platform>(
     offset: u64,
     value: u32,
 ) -> Result<(), Error> {
-    client.access().check()?;
+    Call::WriteRegister.admit(client.access())?;
     client.device().check_ready()?;
-    client.device().note_call(client.id(), BAR_WRITE);
+    client.device().note_call(client.id(), Call::WriteRegister);
     client.device().neuron().write32(offset, value)?;
     client.device().trace(TraceEvent::BarWrite { bar: 0, offset, value: value.into() });
     Ok(())

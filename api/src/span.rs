@@ -12,6 +12,7 @@ use axon_ports::{CoreId, Location, Pin};
 
 use crate::Error;
 use crate::buffer::unwritable;
+use crate::calls::Call;
 use crate::client::Shared;
 
 /// A range of a chunk that was checked and is pinned: hardware may be pointed at it.
@@ -48,7 +49,7 @@ impl<'a, P: Platform> Span<'a, P> {
     /// a target of another client, [`Error::NotAttached`]. Nothing was moved.
     #[inline(always)]
     pub fn copy_to(self, target: Span<'_, P>) -> Result<Transfer<P>, Error> {
-        self.client.access.check()?;
+        Call::Copy.admit(&self.client.access)?;
         self.check_pair(&target)?;
         let core = match target.location {
             Location::Device => target.core,
@@ -65,6 +66,7 @@ impl<'a, P: Platform> Span<'a, P> {
     /// # Errors
     /// As [`Span::copy_to`].
     pub fn fill(self, byte: u8) -> Result<Fill<P>, Error> {
+        Call::Fill.admit(&self.client.access)?;
         self.check_writable()?;
         let (core, len) = (self.core, self.len);
         let dma = self.client.device.neuron().dma();
@@ -115,7 +117,6 @@ impl<'a, P: Platform> Span<'a, P> {
 
     #[inline(always)]
     fn check_writable(&self) -> Result<(), Error> {
-        self.client.access.check()?;
         if self.writable { Ok(()) } else { Err(unwritable(&self.pin, self.client.access.client())) }
     }
 

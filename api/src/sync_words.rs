@@ -12,6 +12,7 @@ use axon_neuron::NeuronDevice;
 use axon_platform::Platform;
 use axon_ports::{ClientId, GlobalCore};
 
+use crate::calls::Call;
 use crate::client::Shared;
 use crate::{Error, NeuronCore};
 
@@ -38,10 +39,10 @@ impl<P: Platform> Clone for Holder<P> {
 }
 
 impl<P: Platform> Holder<P> {
-    /// The gate of specification 05 §8.4 for what writes into a core: attached, then claimed.
-    #[inline]
-    fn check_write(&self) -> Result<(), Error> {
-        self.shared.access.check()?;
+    /// The gates of specification 05 §8.4 for what writes into a core: attached, then claimed.
+    #[inline(always)]
+    fn check_write(&self, call: Call) -> Result<(), Error> {
+        call.admit(&self.shared.access)?;
         match self.reservations.is_owned_by(self.core, self.client) {
             true => Ok(()),
             false => Err(self.unclaimed()),
@@ -127,7 +128,7 @@ impl<P: Platform> Semaphore<P> {
     /// and as [`Semaphore::get`].
     #[inline]
     pub fn set(&self, value: i32) -> Result<(), Error> {
-        self.holder.check_write()?;
+        self.holder.check_write(Call::SemaphoreSet)?;
         Ok(self.holder.neuron.semaphore_set(&self.word, value)?)
     }
 
@@ -137,7 +138,7 @@ impl<P: Platform> Semaphore<P> {
     /// As [`Semaphore::set`].
     #[inline]
     pub fn add(&self, amount: u32) -> Result<(), Error> {
-        self.holder.check_write()?;
+        self.holder.check_write(Call::SemaphoreAdd)?;
         Ok(self.holder.neuron.semaphore_add(&self.word, amount)?)
     }
 
@@ -147,7 +148,7 @@ impl<P: Platform> Semaphore<P> {
     /// As [`Semaphore::set`].
     #[inline]
     pub fn sub(&self, amount: u32) -> Result<(), Error> {
-        self.holder.check_write()?;
+        self.holder.check_write(Call::SemaphoreSubtract)?;
         Ok(self.holder.neuron.semaphore_subtract(&self.word, amount)?)
     }
 
@@ -195,7 +196,7 @@ impl<P: Platform> Event<P> {
     /// As [`Semaphore::set`].
     #[inline]
     pub fn write(&self, value: u32) -> Result<(), Error> {
-        self.holder.check_write()?;
+        self.holder.check_write(Call::EventSet)?;
         Ok(self.holder.neuron.event_set(&self.word, value)?)
     }
 

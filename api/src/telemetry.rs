@@ -20,6 +20,7 @@ use axon_telemetry::{
     Telemetry, TelemetryConfig,
 };
 
+use crate::calls::Call;
 use crate::driver::Inner as DriverInner;
 use crate::{Client, Device, Error};
 
@@ -254,11 +255,10 @@ impl<P: Platform> Device<P> {
 }
 
 impl<P: Platform> Client<P> {
-    /// The attach gate, and a record of the call under the number of the command it replaces.
-    fn enter(&self, command: u64) -> Result<(), Error> {
-        self.access().check()?;
-        self.device().note_call(self.id(), command);
-        Ok(())
+    /// A record of the call under the number of the command it replaces, then its gate.
+    fn enter(&self, call: Call) -> Result<(), Error> {
+        self.device().note_call(self.id(), call);
+        call.admit(self.access())
     }
 
     /// The client's own counters on this device.
@@ -267,7 +267,7 @@ impl<P: Platform> Client<P> {
     /// [`Error::NotAttached`], [`Error::NoRecords`] where all 16 slabs are taken.
     pub fn datastore(&self) -> Result<Datastore, Error> {
         self.access().touch(Touched::Counters);
-        self.enter(71)?;
+        self.enter(Call::Datastore)?;
         Ok(self.device().telemetry()?.acquire(self.id())?)
     }
 
@@ -276,7 +276,7 @@ impl<P: Platform> Client<P> {
     /// # Errors
     /// [`Error::NotFound`] (ENOENT) for a client without counters, [`Error::NotAttached`].
     pub async fn datastore_of(&self, client: ClientId) -> Result<DatastoreSnapshot, Error> {
-        self.enter(71)?;
+        self.enter(Call::Datastore)?;
         Ok(self.device().telemetry()?.monitor(client).await?)
     }
 
@@ -285,7 +285,7 @@ impl<P: Platform> Client<P> {
     /// # Errors
     /// [`Error::NotAttached`].
     pub fn release_datastore(&self) -> Result<(), Error> {
-        self.enter(72)?;
+        self.enter(Call::ReleaseDatastore)?;
         self.device().telemetry()?.release(self.id());
         Ok(())
     }
@@ -295,7 +295,7 @@ impl<P: Platform> Client<P> {
     /// # Errors
     /// [`Error::NotAttached`].
     pub fn periodic_metrics(&self, on: bool) -> Result<(), Error> {
-        self.enter(128)?;
+        self.enter(Call::PeriodicMetrics)?;
         let mode = if on { PostingMode::Enabled } else { PostingMode::Disabled };
         self.device().telemetry()?.set_posting(mode);
         Ok(())
@@ -307,7 +307,7 @@ impl<P: Platform> Client<P> {
     /// [`Error::NotAttached`], [`Error::InvalidArgument`] for none, [`Error::TooBig`] for more,
     /// [`Error::Timeout`], [`Error::Device`].
     pub async fn post_metric(&self, bytes: &[u8]) -> Result<(), Error> {
-        self.enter(13)?;
+        self.enter(Call::PostMetric)?;
         Ok(self.device().neuron().post_metric(bytes).await?)
     }
 
@@ -317,7 +317,7 @@ impl<P: Platform> Client<P> {
     /// [`Error::NotAttached`], [`Error::Unsupported`] by old firmware, [`Error::Timeout`],
     /// [`Error::Device`].
     pub async fn set_power_profile(&self, profile: u8) -> Result<(), Error> {
-        self.enter(127)?;
+        self.enter(Call::SetPowerProfile)?;
         Ok(self.device().neuron().set_performance_profile(profile).await?)
     }
 
@@ -326,7 +326,7 @@ impl<P: Platform> Client<P> {
     /// # Errors
     /// As [`Client::set_power_profile`].
     pub async fn throttle_notifications(&self, on: bool) -> Result<(), Error> {
-        self.enter(130)?;
+        self.enter(Call::Throttling)?;
         Ok(self.device().neuron().set_throttling_notifications(on).await?)
     }
 }

@@ -12,6 +12,7 @@ use axon_platform::Platform;
 use axon_ports::{CoreId, Pin};
 
 use crate::buffer::is_ring;
+use crate::calls::Call;
 use crate::client::Shared;
 use crate::{Client, Device, Error};
 
@@ -114,7 +115,7 @@ impl<P: Platform> QueueCommands<'_, P> {
     /// # Errors
     /// [`Error::NotAttached`].
     pub fn engine_init(&self, _engine: u32) -> Result<(), Error> {
-        Ok(self.shared.access.check()?)
+        Call::EngineInit.admit(&self.shared.access)
     }
 
     /// `DMA_ENG_SET_STATE`: 0 disable, 2 normal, 3 abort.
@@ -123,7 +124,7 @@ impl<P: Platform> QueueCommands<'_, P> {
     /// [`Error::InvalidArgument`] for another state or engine; EPERM for a host-transfer engine and
     /// for one whose core the client has not claimed; [`Error::Again`] in a reset.
     pub fn engine_set_state(&self, engine: u32, state: u32) -> Result<(), Error> {
-        self.shared.access.check()?;
+        Call::EngineSetState.admit(&self.shared.access)?;
         Ok(self.dma().command(engine, state, |core| self.has_claimed(core))?)
     }
 
@@ -187,7 +188,7 @@ impl<P: Platform> QueueCommands<'_, P> {
     /// As [`QueueCommands::init`], with the entry that failed; [`Error::TooBig`] for more.
     pub async fn init_batch(&self, inits: &[QueueInit]) -> Result<(), QueueBatchError> {
         let whole = |error| QueueBatchError { entry: None, error };
-        self.shared.access.check().map_err(|error| whole(error.into()))?;
+        Call::BindQueues.admit(&self.shared.access).map_err(whole)?;
         if inits.len() > MAX_BATCH {
             let (value, limit) = (inits.len() as u64, MAX_BATCH as u64 + 1);
             return Err(whole(Error::TooBig { what: "queues of a batch", value, limit }));
@@ -216,7 +217,7 @@ impl<P: Platform> QueueCommands<'_, P> {
     /// # Errors
     /// EALREADY, EPERM, ENODEV; [`Error::Stale`] once for a queue that a reset took.
     pub async fn release(&self, engine: u32, queue: u32) -> Result<(), Error> {
-        self.shared.access.check()?;
+        Call::ReleaseQueue.admit(&self.shared.access)?;
         Ok(self.dma().release(self.shared.access.client(), engine, queue).await?)
     }
 
@@ -227,7 +228,7 @@ impl<P: Platform> QueueCommands<'_, P> {
     /// descriptor; EALREADY, EPERM, ENODEV; [`Error::Stale`]; [`Error::Again`] in a reset. No
     /// doorbell was rung.
     pub fn start(&self, engine: u32, queue: u32, tx: u32, rx: u32) -> Result<(), Error> {
-        self.shared.access.check()?;
+        Call::StartQueue.admit(&self.shared.access)?;
         Ok(self.dma().start(self.shared.access.client(), engine, queue, tx, rx)?)
     }
 
@@ -237,7 +238,7 @@ impl<P: Platform> QueueCommands<'_, P> {
     /// As [`QueueCommands::start`]; [`Error::InvalidArgument`] for more than was announced and for
     /// rings that are no power of two.
     pub fn acknowledge(&self, engine: u32, queue: u32, count: u32) -> Result<(), Error> {
-        self.shared.access.check()?;
+        Call::Acknowledge.admit(&self.shared.access)?;
         Ok(self.dma().acknowledge(self.shared.access.client(), engine, queue, count)?)
     }
 
@@ -246,7 +247,7 @@ impl<P: Platform> QueueCommands<'_, P> {
     /// # Errors
     /// [`Error::TooBig`] for the core or for 16 queues and more; ENOSPC; [`Error::NoMemory`].
     pub async fn h2t_alloc(&self, core: u32, copy: u32, service: u32) -> Result<Claims, Error> {
-        self.shared.access.check()?;
+        Call::TakeQueues.admit(&self.shared.access)?;
         let memory = self.shared.device.memory();
         let client = self.shared.access.client();
         let claims = self.dma().claim(memory, client, core, copy, service).await?;
@@ -264,7 +265,7 @@ impl<P: Platform> QueueCommands<'_, P> {
     /// [`Error::TooBig`] for the core; the last of: ENXIO for a queue that was not allocated to it,
     /// EPERM for another client's, [`Error::Stale`].
     pub async fn h2t_free(&self, core: u32, queues: u32) -> Result<(), Error> {
-        self.shared.access.check()?;
+        Call::FreeQueues.admit(&self.shared.access)?;
         Ok(self.dma().unclaim(self.shared.access.client(), core, queues).await?)
     }
 }

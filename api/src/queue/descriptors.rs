@@ -11,6 +11,7 @@ use axon_ports::{MemoryError, Pin};
 use super::commands::QueueCommands;
 use crate::bounce::Bounce;
 use crate::buffer::is_ring;
+use crate::calls::Call;
 use crate::{Error, View};
 
 /// Bytes of a descriptor.
@@ -67,7 +68,7 @@ impl<P: Platform> QueueCommands<'_, P> {
         side: u32,
         descriptors: &[Descriptor],
     ) -> Result<(), Error> {
-        self.shared.access.check()?;
+        Call::Stage.admit(&self.shared.access)?;
         let ring = self.ring_memory(ring)?;
         self.stage(&ring, side_of(side)?, offset, descriptors).await
     }
@@ -79,7 +80,7 @@ impl<P: Platform> QueueCommands<'_, P> {
         offset: u64,
         descriptors: &[Descriptor],
     ) -> Result<(), Error> {
-        self.shared.access.check()?;
+        Call::Stage.admit(&self.shared.access)?;
         ring.check(offset, (descriptors.len() as u64).saturating_mul(BYTES))?;
         if !offset.is_multiple_of(BYTES) {
             return Err(Error::InvalidArgument { what: "offset in a ring", value: offset });
@@ -188,7 +189,7 @@ impl<P: Platform> QueueCommands<'_, P> {
         start: u32,
         count: u32,
     ) -> Result<Vec<Descriptor>, Error> {
-        self.shared.access.check()?;
+        Call::CopyOut.admit(&self.shared.access)?;
         if count == 0 {
             return Err(Error::InvalidArgument { what: "descriptors", value: 0 });
         }

@@ -9,6 +9,7 @@ use axon_ports::CoreId;
 use embassy_sync::blocking_mutex::Mutex;
 use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
 
+use crate::calls::Call;
 use crate::client::Shared;
 use crate::{Client, Error, Span, Transfer};
 
@@ -122,7 +123,7 @@ impl<'a, P: Platform> AsyncCopies<'a, P> {
         source: Span<'_, P>,
         target: Span<'_, P>,
     ) -> Result<i32, Error> {
-        self.shared.access.check()?;
+        Call::CopyNumbered.admit(&self.shared.access)?;
         let handle = match pwait {
             SYNC => {
                 source.copy_to(target)?.await?;
@@ -187,7 +188,7 @@ impl<'a, P: Platform> AsyncCopies<'a, P> {
     /// [`Error::InvalidArgument`] for another handle, and where nothing is in flight under it: also
     /// for one that was waited for. Else those of the copy.
     pub async fn wait(&self, handle: i32) -> Result<(), Error> {
-        self.shared.access.check()?;
+        Call::WaitNumbered.admit(&self.shared.access)?;
         let transfer = self.shared.numbered.take(self.core, handle).ok_or(bad(handle))?;
         let _hold = self.hold(handle);
         transfer.await

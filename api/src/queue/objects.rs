@@ -8,6 +8,7 @@ use axon_platform::{Descriptor, Platform};
 use axon_ports::{AllocRequest, Category, CoreId, EngineId, HbmIndex, Location, QueueId};
 
 use super::commands::QueueCommands;
+use crate::calls::Call;
 use crate::client::Shared;
 use crate::{Buffer, Client, Error};
 
@@ -89,7 +90,7 @@ impl<P: Platform> Client<P> {
         tx: &RingMem<P>,
         rx: &RingMem<P>,
     ) -> Result<DmaQueue<P>, Error> {
-        self.access().check()?;
+        Call::BindQueue.admit(self.access())?;
         let commands = self.queues();
         let claimed = commands
             .dma()

@@ -16,6 +16,7 @@ use axon_ports::Location;
 use embassy_sync::blocking_mutex::Mutex;
 use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
 
+use crate::calls::Call;
 use crate::client::Shared;
 use crate::{Client, Error, View};
 
@@ -141,7 +142,7 @@ fn pieces<P: Platform>(
 }
 
 fn check<P: Platform>(client: &Shared<P>, request: &ZeroCopyRequest) -> Result<Job<P>, Error> {
-    client.access.enter(Touched::Transfers)?;
+    Call::ZeroCopy.enter(&client.access, Touched::Transfers)?;
     if request.batches.is_empty() {
         return Err(nothing("batches"));
     }
@@ -198,7 +199,7 @@ impl<P: Platform> Client<P> {
     /// # Errors
     /// [`Error::NotAttached`]; [`Error::NoRecords`] where there is no room for another task.
     pub fn zero_copy_queue(&self) -> Result<(ZeroCopyQueue<P>, Completions<P>), Error> {
-        self.access().enter(Touched::Transfers)?;
+        Call::Completions.enter(self.access(), Touched::Transfers)?;
         let state = State {
             jobs: VecDeque::new(),
             done: VecDeque::new(),

@@ -101,6 +101,7 @@ mod tests {
 
     use axon_ports::reset::DeviceState;
 
+    use crate::gates::Command;
     use crate::testing::{Bench, client, now, poll};
     use crate::{ClientError, ClientInfo, Touched};
 
@@ -150,7 +151,7 @@ mod tests {
         for (what, visited) in steps {
             let mut bench = Bench::new(DeviceState::Ready);
             let attachment = now(bench.clients.open(client(1))).unwrap();
-            attachment.access().enter(what).unwrap();
+            attachment.access().enter(Command::MemAllocV2, what).unwrap();
             drop(attachment);
             bench.turn();
             let expected = [&["entered client1", "leaving client1"], visited].concat();
@@ -164,7 +165,10 @@ mod tests {
         let attachment = now(bench.clients.open(client(1))).unwrap();
         let access = attachment.access().clone();
         drop(attachment);
-        assert_eq!(access.enter(Touched::Transfers), Err(ClientError::NotAttached));
+        assert_eq!(
+            access.enter(Command::MemAllocV2, Touched::Transfers),
+            Err(ClientError::NotAttached)
+        );
         bench.turn();
         assert!(bench.peers.calls().contains(&"drain client1".into()));
     }

@@ -5,6 +5,8 @@ use core::fmt;
 use axon_platform::Errno;
 use axon_ports::{ClientSlot, MemoryError};
 
+use crate::gates::{Command, GateError, Grant};
+
 /// Refusals of the control plane. Nothing has changed in any of these cases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -17,6 +19,16 @@ pub enum ClientError {
     DeviceGone,
     /// The client is closing, closed or revoked.
     NotAttached,
+    /// The client was not given what the call needs.
+    NoGrant {
+        /// What is missing.
+        grant: Grant,
+    },
+    /// The info lane does not have the command.
+    NotOnThisLane {
+        /// Which.
+        command: Command,
+    },
     /// No client id is left.
     NoIds,
     /// The memory service did not take the client.
@@ -31,6 +43,8 @@ impl ClientError {
             ClientError::DeviceFailed => Errno::EINVAL,
             ClientError::DeviceGone => Errno::ENODEV,
             ClientError::NotAttached => Errno::EACCES,
+            ClientError::NoGrant { grant } => GateError::NoGrant { grant: *grant }.errno(),
+            ClientError::NotOnThisLane { .. } => Errno::EINVAL,
             ClientError::NoIds => Errno::EMFILE,
             ClientError::Memory(error) => error.errno(),
         }
@@ -48,6 +62,10 @@ impl fmt::Display for ClientError {
             }
             ClientError::DeviceGone => f.write_str("the device was removed"),
             ClientError::NotAttached => f.write_str("the client is not attached to the device"),
+            ClientError::NoGrant { grant } => GateError::NoGrant { grant: *grant }.fmt(f),
+            ClientError::NotOnThisLane { command } => {
+                GateError::NotOnThisLane { command: *command }.fmt(f)
+            }
             ClientError::NoIds => f.write_str("no client id is left"),
             ClientError::Memory(error) => error.fmt(f),
         }

@@ -13,6 +13,7 @@ use embassy_sync::blocking_mutex::Mutex;
 use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
 use embassy_sync::waitqueue::{AtomicWaker, MultiWakerRegistration};
 
+use crate::gates::{self, Caller, Command, GateError, Grant, Grants, Lane};
 use crate::table::{Attach, Table};
 use crate::{Access, ClientError, ClientInfo, ControlTask, DevicePeers};
 
@@ -105,12 +106,26 @@ impl<D: DevicePeers> Clients<D> {
         (Clients(shared.clone()), ControlTask::new(shared))
     }
 
-    /// Attaches `client` on the normal lane. Waits while the device is in RESET and, for a client
+    /// Attaches `client` on the normal lane, with every grant there is.
+    ///
+    /// # Errors
+    /// As [`Clients::open_with`].
+    pub async fn open(&self, client: ClientId) -> Result<Attachment<D>, ClientError> {
+        self.open_with(client, Grants::ALL).await
+    }
+
+    /// Attaches `client` on the normal lane with these grants; a client that is attached already
+    /// keeps those it came with. Waits while the device is in RESET and, for a client
     /// that left, until it is cleaned up. Dropping the future changes nothing.
     ///
     /// # Errors
-    /// [`ClientError`]: INVALID device, 16 other clients, removed.
-    pub async fn open(&self, client: ClientId) -> Result<Attachment<D>, ClientError> {
+    /// [`ClientError`]: no grant, INVALID device, 16 other clients, removed.
+    pub async fn open_with(
+        &self,
+        client: ClientId,
+        grants: Grants,
+    ) -> Result<Attachment<D>, ClientError> {
+        reach(grants)?;
         let counted = Counted::new(&self.0);
         let access = loop {
             self.settled().await?;
@@ -122,7 +137,7 @@ impl<D: DevicePeers> Clients<D> {
                 if self.0.peers.state() != DeviceState::Ready {
                     return Some(Ok(Attach::Wait));
                 }
-                match table.attach(client) {
+                match table.attach(client, grants) {
                     Ok(Attach::Wait) => None,
                     other => Some(other),
                 }
@@ -142,12 +157,13 @@ impl<D: DevicePeers> Clients<D> {
     /// A handle on the info lane: whatever the state, never attached.
     ///
     /// # Errors
-    /// [`ClientError::DeviceGone`].
-    pub fn open_info(&self, client: ClientId) -> Result<InfoHandle, ClientError> {
+    /// [`ClientError::NoGrant`], [`ClientError::DeviceGone`].
+    pub fn open_info(&self, client: ClientId, grants: Grants) -> Result<InfoHandle, ClientError> {
+        reach(grants)?;
         if self.0.is_removed() {
             return Err(ClientError::DeviceGone);
         }
-        Ok(InfoHandle { client })
+        Ok(InfoHandle { client, grants })
     }
 
     /// Attached clients in slot order; answers how many were written.
@@ -258,12 +274,33 @@ impl<D> Drop for Attachment<D> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InfoHandle {
     client: ClientId,
+    grants: Grants,
 }
 
 impl InfoHandle {
     /// Whose.
     pub fn client(&self) -> ClientId {
         self.client
+    }
+
+    /// The gate of a command on the info lane.
+    ///
+    /// # Errors
+    /// [`ClientError::NotOnThisLane`], [`ClientError::NoGrant`].
+    pub fn admit(&self, command: Command) -> Result<(), ClientError> {
+        let caller = Caller { lane: Lane::Info, attached: false, grants: self.grants };
+        gates::check(command, &caller).map_err(|refused| match refused {
+            GateError::NoGrant { grant } => ClientError::NoGrant { grant },
+            _ => ClientError::NotOnThisLane { command },
+        })
+    }
+}
+
+/// Gate 0 of specification 05 §8.1, on either lane.
+fn reach(grants: Grants) -> Result<(), ClientError> {
+    match grants.contains(Grant::Device) {
+        true => Ok(()),
+        false => Err(ClientError::NoGrant { grant: Grant::Device }),
     }
 }
 
@@ -314,7 +351,7 @@ mod tests {
         let bench = Bench::new(DeviceState::Invalid);
         let refused = now(bench.clients.open(client(1))).err().unwrap();
         assert_eq!(refused.errno(), Errno::EINVAL);
-        assert_eq!(bench.clients.open_info(client(1)).unwrap().client(), client(1));
+        assert_eq!(bench.clients.open_info(client(1), Grants::ALL).unwrap().client(), client(1));
         assert_eq!(bench.clients.open_count(), 0);
     }
 
@@ -356,7 +393,7 @@ mod tests {
         bench.clients.remove();
         let Poll::Ready(opened) = poll(waiting.as_mut()) else { panic!("still waits") };
         assert_eq!(opened.err().unwrap().errno(), Errno::ENODEV);
-        assert!(bench.clients.open_info(client(2)).is_err());
+        assert!(bench.clients.open_info(client(2), Grants::ALL).is_err());
         assert!(bench.turn(), "the control task ends");
     }
 }

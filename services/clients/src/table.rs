@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 use axon_ports::{ClientId, ClientSlot};
 
 use crate::ClientError;
+use crate::gates::{Command, Gate, Grant, Grants};
 
 /// What a client has used of a device, so that its end visits nothing else.
 ///
@@ -27,23 +28,85 @@ pub enum Touched {
 /// Bit of [`Access::touched`]: the memory service knows the client.
 const KNOWN: u8 = 1 << 7;
 
-/// Values of [`Access::state`].
-const LIVE: u8 = 0;
-const CLOSED: u8 = 1;
-const REMOVED: u8 = 2;
+/// Bits of [`Access::lacks`] above those of [`Grant`]: the client is closing or closed; the device
+/// was removed.
+const CLOSED: u8 = 1 << 6;
+const REMOVED: u8 = 1 << 7;
 
 /// Proof that a client is, or was, attached: shared by everything the client made.
 #[derive(Debug)]
 pub struct Access {
     client: ClientId,
     slot: ClientSlot,
-    state: AtomicU8,
+    /// What the client has not, a bit each: a gate is one look at the bits that it asks for.
+    lacks: AtomicU8,
     touched: AtomicU8,
 }
 
+/// Bits of [`Access::lacks`] that must not be set for a command on the normal lane.
+const fn needs(command: Command) -> u8 {
+    let attach = match command.rule().gate {
+        Gate::Attached | Gate::EitherAttachedIfNormal | Gate::Absent => CLOSED | REMOVED,
+        Gate::Either | Gate::Normal => 0,
+    };
+    match command.rule().grant {
+        Some(grant) => attach | grant as u8,
+        None => attach,
+    }
+}
+
 impl Access {
-    pub(crate) fn new(client: ClientId, slot: ClientSlot) -> Self {
-        Access { client, slot, state: AtomicU8::new(LIVE), touched: AtomicU8::new(0) }
+    pub(crate) fn new(client: ClientId, slot: ClientSlot, grants: Grants) -> Self {
+        let lacks = AtomicU8::new(grants.missing());
+        Access { client, slot, lacks, touched: AtomicU8::new(0) }
+    }
+
+    /// Gates 1 and 2 of specification 05 §8.1 for a command on the normal lane, and the grant: what
+    /// [`crate::gates::check`] answers, with one load and one test where the command is known while
+    /// compiling.
+    ///
+    /// # Errors
+    /// [`ClientError::NotAttached`], [`ClientError::DeviceGone`], [`ClientError::NoGrant`].
+    #[inline(always)]
+    pub fn admit(&self, command: Command) -> Result<(), ClientError> {
+        self.pass(needs(command))
+    }
+
+    /// Notes what the client is about to use, then [`Access::admit`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline(always)]
+    pub fn enter(&self, command: Command, what: Touched) -> Result<(), ClientError> {
+        self.touch(what);
+        self.admit(command)
+    }
+
+    /// Whether the client was given `grant`, for calls that need one by what they name.
+    ///
+    /// # Errors
+    /// [`ClientError::NoGrant`].
+    pub fn check_grant(&self, grant: Grant) -> Result<(), ClientError> {
+        self.pass(grant as u8)
+    }
+
+    #[inline(always)]
+    fn pass(&self, needs: u8) -> Result<(), ClientError> {
+        match self.lacks.load(Ordering::Acquire) & needs {
+            0 => Ok(()),
+            missing => Err(Self::refusal(missing)),
+        }
+    }
+
+    #[cold]
+    fn refusal(missing: u8) -> ClientError {
+        if missing & REMOVED != 0 {
+            return ClientError::DeviceGone;
+        }
+        match Grant::in_bits(missing) {
+            Some(grant) if missing & CLOSED == 0 => ClientError::NoGrant { grant },
+            _ => ClientError::NotAttached,
+        }
     }
 
     /// Notes that the client's end has to see to `what`. Before anything is taken, so that an end
@@ -53,16 +116,6 @@ impl Access {
         if !self.has_touched(what) {
             self.touched.fetch_or(what as u8, Ordering::AcqRel);
         }
-    }
-
-    /// Notes what the client is about to use, then passes the attach gate.
-    ///
-    /// # Errors
-    /// As [`Access::check`].
-    #[inline]
-    pub fn enter(&self, what: Touched) -> Result<(), ClientError> {
-        self.touch(what);
-        self.check()
     }
 
     /// Whether the memory service has been told of the client.
@@ -91,30 +144,22 @@ impl Access {
         self.slot
     }
 
-    /// The attach gate of specification 05 §8.2: passes until the client closes.
+    /// Whether the client is still attached: for a second look, behind an await.
     ///
     /// # Errors
     /// [`ClientError::NotAttached`], [`ClientError::DeviceGone`] once the device was removed
     /// (05 §5 T4, §17.4).
     #[inline]
     pub fn check(&self) -> Result<(), ClientError> {
-        match self.state.load(Ordering::Acquire) {
-            LIVE => Ok(()),
-            state => Err(Self::refusal(state)),
-        }
-    }
-
-    #[cold]
-    fn refusal(state: u8) -> ClientError {
-        if state == REMOVED { ClientError::DeviceGone } else { ClientError::NotAttached }
+        self.pass(CLOSED | REMOVED)
     }
 
     pub(crate) fn close(&self) {
-        let _ = self.state.compare_exchange(LIVE, CLOSED, Ordering::AcqRel, Ordering::Acquire);
+        self.lacks.fetch_or(CLOSED, Ordering::AcqRel);
     }
 
     fn revoke(&self) {
-        self.state.store(REMOVED, Ordering::Release);
+        self.lacks.fetch_or(REMOVED, Ordering::AcqRel);
     }
 }
 
@@ -194,8 +239,13 @@ impl Table {
         self.open_count
     }
 
-    /// One more handle of `client`, in its slot or the lowest free one.
-    pub(crate) fn attach(&mut self, client: ClientId) -> Result<Attach, ClientError> {
+    /// One more handle of `client`, in its slot or the lowest free one. A client that is in already
+    /// keeps the grants it came with.
+    pub(crate) fn attach(
+        &mut self,
+        client: ClientId,
+        grants: Grants,
+    ) -> Result<Attach, ClientError> {
         if self.last_close {
             return Ok(Attach::Wait);
         }
@@ -212,7 +262,7 @@ impl Table {
             .zip(&mut self.slots)
             .find(|(_, record)| record.is_none())
             .ok_or(ClientError::TooManyClients)?;
-        let access = Arc::new(Access::new(client, slot));
+        let access = Arc::new(Access::new(client, slot, grants));
         *free = Some(Record { access: access.clone(), handles: 1, phase: Phase::Live });
         Ok(Attach::Fresh(access))
     }
@@ -308,7 +358,7 @@ mod tests {
 
     /// Attaches; `None` where the table is full or the client must wait.
     fn enter(table: &mut Table, number: u32) -> Option<Arc<Access>> {
-        match table.attach(client(number)) {
+        match table.attach(client(number), Grants::ALL) {
             Ok(Attach::Fresh(access) | Attach::Again(access)) => Some(access),
             Ok(Attach::Wait) | Err(_) => None,
         }
@@ -334,7 +384,10 @@ mod tests {
         assert_eq!(access.check(), Ok(()));
         assert!(table.detach(access.slot()));
         assert_eq!(access.check(), Err(ClientError::NotAttached));
-        assert!(matches!(table.attach(client(1)), Ok(Attach::Wait)), "clean-up is not over");
+        assert!(
+            matches!(table.attach(client(1), Grants::ALL), Ok(Attach::Wait)),
+            "clean-up is not over"
+        );
     }
 
     #[derive(Clone, Copy, Debug)]

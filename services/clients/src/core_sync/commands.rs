@@ -9,6 +9,7 @@ use super::init::{Begin, InitStep};
 use super::lock::{Keeper, Key};
 use super::lock_table::LockStep;
 use super::{CoreSync, InitState, SyncError};
+use crate::gates::Command;
 use crate::{Access, Touched};
 
 impl CoreSync {
@@ -22,7 +23,6 @@ impl CoreSync {
         core: u32,
         model: ModelUuid,
     ) -> Result<(), SyncError> {
-        let core = self.cores.named(core, Errno::EINVAL)?;
         self.enter(access, core, model, false, Keeper::Command).await?;
         Ok(())
     }
@@ -37,7 +37,7 @@ impl CoreSync {
         core: u32,
         model: ModelUuid,
     ) -> Result<(), SyncError> {
-        let (core, key) = self.key(access, core, model)?;
+        let (core, key) = self.key(access, Command::CrwlReaderExit, core, model)?;
         self.locks.step(LockStep::ExitReader(core, key)).await?
     }
 
@@ -52,7 +52,6 @@ impl CoreSync {
         core: u32,
         model: ModelUuid,
     ) -> Result<bool, SyncError> {
-        let core = self.cores.named(core, Errno::EINVAL)?;
         let granted = self.enter(access, core, model, true, Keeper::Command).await?;
         Ok(granted.entered.already_loaded)
     }
@@ -67,7 +66,7 @@ impl CoreSync {
         core: u32,
         model: ModelUuid,
     ) -> Result<(), SyncError> {
-        let (core, key) = self.key(access, core, model)?;
+        let (core, key) = self.key(access, Command::CrwlWriterDowngrade, core, model)?;
         self.locks.step(LockStep::Downgrade(core, key)).await?
     }
 
@@ -83,8 +82,8 @@ impl CoreSync {
         core: u32,
         value: u32,
     ) -> Result<InitState, SyncError> {
+        access.enter(Command::CinitSetState, Touched::Cores)?;
         let core = self.cores.named(core, Errno::E2BIG)?;
-        access.enter(Touched::Cores)?;
         if value == InitState::Started as u32 {
             let begin = Begin { access: access.clone(), core, takes_over: false };
             return Ok(self.inits.call(begin).await??.state);
@@ -95,11 +94,12 @@ impl CoreSync {
     fn key(
         &self,
         access: &Access,
+        command: Command,
         core: u32,
         model: ModelUuid,
     ) -> Result<(CoreId, Key), SyncError> {
+        access.enter(command, Touched::Cores)?;
         let core = self.cores.named(core, Errno::EINVAL)?;
-        access.enter(Touched::Cores)?;
         Ok((core, Key { client: access.client(), model }))
     }
 }

@@ -39,6 +39,7 @@ pub use init::{InitState, InitView};
 pub use lock::{Hold, Key};
 pub use lock_table::LockView;
 
+use crate::gates::Command;
 use crate::{Access, Touched};
 use init::{Begin, InitStep, InitTable};
 use lock::Keeper;
@@ -119,7 +120,7 @@ impl CoreSync {
         core: CoreId,
         model: ModelUuid,
     ) -> Result<ModelReader, SyncError> {
-        let granted = self.enter(access, core, model, false, Keeper::Guard).await?;
+        let granted = self.enter(access, core.number(), model, false, Keeper::Guard).await?;
         Ok(ModelReader::new(self.locks.clone(), core, granted.entered.generation))
     }
 
@@ -133,7 +134,7 @@ impl CoreSync {
         core: CoreId,
         model: ModelUuid,
     ) -> Result<ModelWriter, SyncError> {
-        let granted = self.enter(access, core, model, true, Keeper::Guard).await?;
+        let granted = self.enter(access, core.number(), model, true, Keeper::Guard).await?;
         Ok(ModelWriter::new(self.locks.clone(), core, granted.entered))
     }
 
@@ -143,8 +144,8 @@ impl CoreSync {
     /// # Errors
     /// [`SyncError`]: time is over (ETIMEDOUT).
     pub async fn begin_init(&self, access: &Arc<Access>, core: CoreId) -> Result<Init, SyncError> {
+        access.enter(Command::CinitSetState, Touched::Cores)?;
         let core = self.cores.named(core.number(), Errno::E2BIG)?;
-        access.enter(Touched::Cores)?;
         let begin = Begin { access: access.clone(), core, takes_over: true };
         let begun = self.inits.call(begin).await??;
         Ok(match begun.mine {
@@ -202,13 +203,14 @@ impl CoreSync {
     async fn enter(
         &self,
         access: &Arc<Access>,
-        core: CoreId,
+        core: u32,
         model: ModelUuid,
         writer: bool,
         keeper: Keeper,
     ) -> EnterResult {
-        let core = self.cores.named(core.number(), Errno::EINVAL)?;
-        access.enter(Touched::Cores)?;
+        let command = if writer { Command::CrwlWriterEnter } else { Command::CrwlReaderEnter };
+        access.enter(command, Touched::Cores)?;
+        let core = self.cores.named(core, Errno::EINVAL)?;
         self.locks.call(Enter { access: access.clone(), core, model, writer, keeper }).await?
     }
 }

@@ -227,7 +227,7 @@ mod tests {
     fn st_d51_pod_control_needs_a_grant_on_either_lane() {
         let command = Form::named("POD_CTRL_V2").unwrap().command;
         for lane in [Lane::Info, Lane::Normal] {
-            let grants = Grants::DEFAULT;
+            let grants = Grants::DEVICE;
             let refused = check(command, &Caller { lane, attached: true, grants }).unwrap_err();
             assert_eq!(refused.errno(), axon_platform::Errno::EACCES);
             assert_eq!(check(command, &caller(lane, false)), Ok(()));

@@ -23,7 +23,11 @@ const U: ModelUuid = ModelUuid([1; 32]);
 const V: ModelUuid = ModelUuid([2; 32]);
 
 fn access(number: u32) -> Arc<Access> {
-    Arc::new(Access::new(client(number), ClientSlot::new(number).unwrap()))
+    Arc::new(Access::new(
+        client(number),
+        ClientSlot::new(number).unwrap(),
+        crate::gates::Grants::ALL,
+    ))
 }
 
 /// A device with two cores in virtual time.
