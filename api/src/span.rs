@@ -140,9 +140,8 @@ impl<P: Platform> Transfer<P> {
     /// Starts now instead of at the first poll; where the ring is full or in reset, at the first
     /// poll after all.
     ///
-    /// The shortest way from the call to the doorbells, and to the end where the device is quicker
-    /// than the first poll. Copies that are awaited without it share their doorbells with all others
-    /// of the turn.
+    /// The shortest way from the call to the doorbells. Copies that are made first and awaited then
+    /// share their doorbells; one that is alone rings in its first poll.
     #[inline(always)]
     pub fn start(mut self) -> Self {
         self.0.start();

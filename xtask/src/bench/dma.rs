@@ -207,7 +207,7 @@ inside; the driver's share is all but the register writes, with executor, benchm
 A run of 16 MiB × 64 moves 1 GiB: the model hands such doorbells to a worker, so its markers come later and the driver may look at the
 engine. Its figures differ from run to run; all others repeat.
 
-- *awaited*: `copy_to(..)?.await`; the doorbells ring at the end of the turn, once for all copies of the turn.
+- *awaited*: `copy_to(..)?.await`; the last of the copies that were made together rings for all, in its first poll.
 - *started*: `copy_to(..)?.start().await`; they ring at once, and the marker is looked for right behind them.
 - *batch*: `Client::batch`; one marker and one future for all.
 - *window*: the CPU writes into HBM itself; *DMA*: through a host chunk.

@@ -5,6 +5,11 @@
 //! at the oldest marker of every ring with work and goes on while they are there. Then the task
 //! yields if something ended, or rests: 1 µs, then longer, up to 50 µs; without work until it is
 //! woken. No register is read unless a batch is late.
+//!
+//! A copy that finds the device idle and no other copy made and not staged yet does the same for its
+//! ring in its first poll: nobody is left who could share the doorbells, so that the way over the
+//! task would only cost time. Copies that are made together share a pair as before: the last one
+//! that is staged rings.
 
 use alloc::sync::Arc;
 use core::future::{Future, poll_fn};

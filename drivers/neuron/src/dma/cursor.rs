@@ -27,6 +27,12 @@ impl Cursor {
         self.consumer.wrapping_sub(self.producer).wrapping_sub(GAP) & self.mask
     }
 
+    /// Descriptors staged and not given back.
+    #[inline]
+    pub(crate) const fn used(&self) -> u32 {
+        self.producer.wrapping_sub(self.consumer) & self.mask
+    }
+
     /// Index of the next descriptor.
     #[inline]
     pub(crate) const fn producer(&self) -> u32 {

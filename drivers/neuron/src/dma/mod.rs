@@ -2,7 +2,8 @@
 //! (specification 02, 03).
 //!
 //! ```text
-//! Copy ─first poll─► Port ─admit─► Ring: descriptors + marker          mark dirty, wake
+//! Copy ─first poll─► Port ─admit─► Ring: descriptors + marker ─ alone? doorbells · marker ─► done
+//!                                                                      else mark dirty, wake
 //!                                                                             │
 //! completion task, once a turn: barrier · doorbells S2M, M2S · oldest markers ▼ · wake · yield
 //! ```

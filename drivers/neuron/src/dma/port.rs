@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use core::cell::RefCell;
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::task::Waker;
 
 use embassy_sync::blocking_mutex::Mutex;
@@ -139,16 +140,33 @@ impl Port {
 }
 
 /// A port behind a lock that is held within one poll only.
-pub(crate) struct PortCell(Mutex<CriticalSectionRawMutex, RefCell<Port>>);
+pub(crate) struct PortCell {
+    port: Mutex<CriticalSectionRawMutex, RefCell<Port>>,
+    /// Copies that were made and have nothing staged yet. The last of them rings for all. One that
+    /// is leaked stays counted; then the completion task rings.
+    unstaged: AtomicU32,
+}
 
 impl PortCell {
     pub(crate) const fn new(port: Port) -> Self {
-        PortCell(Mutex::new(RefCell::new(port)))
+        PortCell { port: Mutex::new(RefCell::new(port)), unstaged: AtomicU32::new(0) }
+    }
+
+    /// A copy was made.
+    #[inline]
+    pub(crate) fn note_made(&self) {
+        self.unstaged.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A copy is about to be staged, or will never be; answers whether no other is left to stage.
+    #[inline]
+    pub(crate) fn note_staged(&self) -> bool {
+        self.unstaged.fetch_sub(1, Ordering::Relaxed) == 1
     }
 
     /// Works on the port. `work` does not come back here.
     #[inline]
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Port) -> R) -> R {
-        self.0.lock(|port| work(&mut port.borrow_mut()))
+        self.port.lock(|port| work(&mut port.borrow_mut()))
     }
 }

@@ -204,7 +204,6 @@ impl Ring {
         span: Span,
         pins: &mut [Option<Pin>; 2],
         reads_fill_source: bool,
-        waker: Option<Waker>,
     ) -> Option<BatchId> {
         let slot = self.slab.take()?;
         let value = self.take_value();
@@ -216,7 +215,7 @@ impl Ring {
         record.reads_fill_source = reads_fill_source;
         record.is_special = reads_fill_source;
         record.pins = core::mem::take(pins);
-        record.enter(value, pen.count, span, waker);
+        record.enter(value, pen.count, span, None);
         let Pen { cursor, count, .. } = pen;
         self.put_down(cursor, count);
         self.slab.push(&mut self.in_flight, slot);
@@ -291,6 +290,12 @@ impl Ring {
         self.staged += count;
         self.counters.descriptors += u64::from(count);
         self.counters.batches += 1;
+    }
+
+    /// Whether the device has nothing to do on this ring until it is told of more.
+    #[inline]
+    pub(crate) fn is_device_idle(&self) -> bool {
+        self.cursor.used() == self.staged
     }
 
     /// Announces everything staged: receive side first, one write a side; answers how many
@@ -402,6 +407,12 @@ impl Ring {
             }
             _ => Some(Err(self.collect_failure(batch.slot))),
         }
+    }
+
+    /// Leaves a waker with a batch that was staged just now and has not ended.
+    #[inline(always)]
+    pub(crate) fn leave_waker(&mut self, batch: BatchId, waker: &Waker) {
+        self.slab[batch.slot].waker = Some(waker.clone());
     }
 
     /// Whether a batch that is no list has ended well.

@@ -24,7 +24,7 @@ fn span(source: u64, destination: u64, bytes: u64) -> Span {
 fn stage(ring: &mut Ring, span: Span) -> BatchId {
     let data = data_descriptors(span.bytes);
     assert!(ring.has_room(data));
-    ring.stage(span, &mut [None, None], false, None).unwrap()
+    ring.stage(span, &mut [None, None], false).unwrap()
 }
 
 /// Does what the device does with the marker of a batch.
@@ -327,7 +327,7 @@ fn pins_are_held_until_the_marker_or_the_end_of_quarantine() {
     let stage = |bench: &mut Bench| {
         let mut pins = [chunk.pin(), None];
         let span = span(0x5000, 0x9000_0000, 4096);
-        bench.ring.stage(span, &mut pins, false, None).unwrap()
+        bench.ring.stage(span, &mut pins, false).unwrap()
     };
     let batch = stage(&mut bench);
     assert_eq!(chunk.header().pins(), 1);

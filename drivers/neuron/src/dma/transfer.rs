@@ -44,6 +44,8 @@ pub(crate) struct Transfer<P: Platform> {
     port: u8,
     fixed_source: bool,
     reads_fill_source: bool,
+    /// Counted by its port as one that has nothing staged yet.
+    is_unstaged: bool,
 }
 
 impl<P: Platform> Transfer<P> {
@@ -56,6 +58,8 @@ impl<P: Platform> Transfer<P> {
         bytes: u64,
         pins: [Option<Pin>; 2],
     ) -> Self {
+        let cell = shared.ports.get(usize::from(port));
+        let is_unstaged = cell.inspect(|cell| cell.note_made()).is_some();
         Transfer {
             shared,
             source,
@@ -66,6 +70,7 @@ impl<P: Platform> Transfer<P> {
             port,
             fixed_source: false,
             reads_fill_source: false,
+            is_unstaged,
         }
     }
 
@@ -121,11 +126,15 @@ impl<P: Platform> Transfer<P> {
                 }
             }
         }
-        if self.try_stage::<false>(Some(cx.waker())).is_some() {
-            self.shared.mark_dirty(self.port);
-            return Poll::Pending;
+        if self.try_stage::<false>(Some(cx.waker())).is_none() {
+            return self.wait(cx.waker());
         }
-        self.wait(cx.waker())
+        if let Stage::Done = self.stage {
+            self.stage = Stage::Over;
+            return Poll::Ready(Ok(()));
+        }
+        self.shared.mark_dirty(self.port);
+        Poll::Pending
     }
 
     /// Waits until the first batch is staged.
@@ -152,7 +161,9 @@ impl<P: Platform> Transfer<P> {
             let again = Error::Again { what: "the ring is full or in reset" };
             return Err(self.refusal().unwrap_or(again));
         }
-        self.shared.mark_dirty(self.port);
+        if !matches!(self.stage, Stage::Done) {
+            self.shared.mark_dirty(self.port);
+        }
         Ok(())
     }
 
@@ -166,7 +177,9 @@ impl<P: Platform> Transfer<P> {
         })
     }
 
-    /// Stages the next batch where that is possible now, and rings at once if it is `STARTED`.
+    /// Stages the next batch where that is possible now, and rings at once if it is `STARTED`, or if
+    /// the device is idle and no other copy was made that could share the doorbells. Then the batch
+    /// may end here.
     #[inline(always)]
     fn try_stage<const STARTED: bool>(&mut self, waker: Option<&Waker>) -> Option<()> {
         let ticket = match self.stage {
@@ -187,7 +200,9 @@ impl<P: Platform> Transfer<P> {
         let left = self.remaining - bytes;
         let shared = &*self.shared;
         let (pins, reads_fill_source) = (&mut self.pins, self.reads_fill_source);
-        let stage = shared.ports.get(usize::from(self.port))?.with(|port| {
+        let cell = shared.ports.get(usize::from(self.port))?;
+        let is_unstaged = &mut self.is_unstaged;
+        let stage = cell.with(|port| {
             let ring = port.admit(data_descriptors(bytes), ticket)?;
             trace_stage(shared, ring.name, span, left);
             // The pins of the whole transfer go with its last batch.
@@ -198,12 +213,16 @@ impl<P: Platform> Transfer<P> {
                 more = pins.clone();
                 &mut more
             };
-            let batch = ring.stage(span, pins, reads_fill_source, waker.cloned())?;
-            if STARTED {
+            let batch = ring.stage(span, pins, reads_fill_source)?;
+            let is_last = core::mem::take(is_unstaged) && cell.note_staged();
+            if STARTED || (is_last && left == 0 && ring.is_device_idle()) {
                 completion::ring_now(shared, ring);
                 if completion::sweep_in_passing(shared, port, batch) && left == 0 {
                     return Some(Stage::Done);
                 }
+            }
+            if let (Some(ring), Some(waker)) = (port.ring(), waker) {
+                ring.leave_waker(batch, waker);
             }
             if let Some(ticket) = ticket {
                 port.leave(ticket);
@@ -270,6 +289,9 @@ impl<P: Platform> Transfer<P> {
             self.shared.fill.release(1);
         }
         let Some(cell) = self.shared.ports.get(usize::from(self.port)) else { return };
+        if core::mem::take(&mut self.is_unstaged) {
+            cell.note_staged();
+        }
         match stage {
             Stage::InFlight(batch) => cell.with(|port| {
                 if let Some(ring) = port.ring() {
