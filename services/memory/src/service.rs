@@ -18,6 +18,13 @@ use crate::set::{MemorySet, SweepState};
 /// Messages served before other tasks get their turn.
 const TURN: u32 = 64;
 
+/// Turns after a slice of a long job without another one. A copy of somebody else takes three turns
+/// from call to resumed caller, so it meets one slice.
+const REST: u8 = 2;
+
+/// Bit of [`MemoryService::sweeping`] behind those of the attach slots.
+const LAST_CLIENT: u32 = ClientSlot::COUNT as u32;
+
 /// The memory task of one device, before it is started.
 pub struct MemoryService<S: HostSource> {
     set: MemorySet<S>,
@@ -26,8 +33,14 @@ pub struct MemoryService<S: HostSource> {
     sweeps: [Option<(SweepState, u8)>; ClientSlot::COUNT],
     /// Who waits for the end of what lives with all clients.
     last_client: Option<u8>,
-    /// Sweeps under way.
+    /// Sweeps under way: a bit for each attach slot, and [`LAST_CLIENT`].
     sweeping: u32,
+    /// Those of them that had a slice since all others had one.
+    swept: u32,
+    /// Turns until the next slice.
+    rest: u8,
+    /// The next slice is one of a sweep; else of the release chain, where there is one.
+    sweeps_next: bool,
     /// The waker that the table has.
     waker: Option<Waker>,
 }
@@ -43,6 +56,9 @@ impl<S: HostSource> MemoryService<S> {
             sweeps: Default::default(),
             last_client: None,
             sweeping: 0,
+            swept: 0,
+            rest: 0,
+            sweeps_next: false,
             waker: None,
         };
         (client, service)
@@ -60,8 +76,14 @@ impl<S: HostSource> MemoryService<S> {
             self.register(cx.waker());
         }
         let mut busy = false;
-        if self.sweeping > 0 || self.set.has_released() {
-            busy = self.tidy();
+        if self.sweeping != 0 || self.set.has_released() {
+            busy = match self.rest {
+                0 => self.tidy(),
+                rest => {
+                    self.rest = rest - 1;
+                    true
+                }
+            };
         }
         for _ in 0..TURN {
             let Some(number) = self.mailbox.receive() else {
@@ -103,13 +125,21 @@ impl<S: HostSource> MemoryService<S> {
         self.waker = Some(waker.clone());
     }
 
-    /// Takes back what was dropped, and does a slice of every sweep; answers whether more is to do.
+    /// Does a slice of what takes long: taking back what was dropped, or a sweep, in turn. Answers
+    /// whether more is to do.
     #[inline(never)]
     fn tidy(&mut self) -> bool {
-        if self.sweeping > 0 {
+        let was_slice = if self.sweeping != 0 && (self.sweeps_next || !self.set.has_released()) {
+            self.sweeps_next = false;
             self.sweep();
-        }
-        self.set.collect_released() || self.sweeping > 0
+            true
+        } else {
+            self.sweeps_next = true;
+            self.set.collect_released()
+        };
+        let more = self.sweeping != 0 || self.set.has_released();
+        self.rest = if more && was_slice { REST } else { 0 };
+        more
     }
 
     #[inline(never)]
@@ -134,7 +164,8 @@ impl<S: HostSource> MemoryService<S> {
         if let Some(reply) = self.carry_out(number, request) {
             self.mailbox.answer(number, reply);
         } else if let Some(waker) = &self.waker {
-            // A sweep begins.
+            // A sweep begins, behind whoever has just been kept waiting by its beginning.
+            self.rest = REST;
             waker.wake_by_ref();
         }
         false
@@ -194,7 +225,7 @@ impl<S: HostSource> MemoryService<S> {
                 Ok(state) => {
                     if let Some(sweep) = self.sweeps.get_mut(slot.index()) {
                         *sweep = Some((state, number));
-                        self.sweeping += 1;
+                        self.sweeping |= 1 << slot.number();
                     }
                     return None;
                 }
@@ -204,7 +235,7 @@ impl<S: HostSource> MemoryService<S> {
                 Some(_) => Reply::Done(Err(MemoryError::Busy { what: "the last client's end" })),
                 None => {
                     self.last_client = Some(number);
-                    self.sweeping += 1;
+                    self.sweeping |= 1 << LAST_CLIENT;
                     return None;
                 }
             },
@@ -245,25 +276,26 @@ impl<S: HostSource> MemoryService<S> {
         Ok(self.set.table().reference(name))
     }
 
-    /// One slice of every sweep under way.
-    #[cold]
-    #[inline(never)]
+    /// One slice of the sweeps under way; whoever had the last one comes last.
     fn sweep(&mut self) {
-        for sweep in &mut self.sweeps {
-            if let Some((state, number)) = *sweep
-                && self.set.continue_detach(state)
-            {
-                *sweep = None;
-                self.sweeping -= 1;
+        let others = self.sweeping & !self.swept;
+        let candidates = if others != 0 { others } else { self.sweeping };
+        let at = candidates.trailing_zeros();
+        self.swept = if others != 0 { self.swept | 1 << at } else { 1 << at };
+        let asker = if at == LAST_CLIENT {
+            self.set.continue_last_client().then(|| self.last_client.take())
+        } else if let Some(sweep) = self.sweeps.get_mut(at as usize)
+            && let Some((state, number)) = *sweep
+        {
+            self.set.continue_detach(state).then(|| sweep.take().map(|_| number))
+        } else {
+            Some(None)
+        };
+        if let Some(asker) = asker {
+            self.sweeping &= !(1 << at);
+            if let Some(number) = asker {
                 self.mailbox.answer(number, Reply::Done(Ok(())));
             }
-        }
-        if let Some(number) = self.last_client
-            && self.set.continue_last_client()
-        {
-            self.last_client = None;
-            self.sweeping -= 1;
-            self.mailbox.answer(number, Reply::Done(Ok(())));
         }
     }
 }
