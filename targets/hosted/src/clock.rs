@@ -38,13 +38,14 @@ impl Clock {
         self.timers().slots.iter().flatten().map(|(deadline, _)| *deadline).min()
     }
 
-    /// Moves time forward to `to` (never back) and wakes whoever waited for it.
+    /// Moves time forward to `to` (never back) and wakes whoever waited for it, once: a timer that
+    /// nobody polls again must not hold time where it is.
     pub(crate) fn advance(&self, to: Instant) {
         self.now.fetch_max(to.as_nanos(), Ordering::AcqRel);
         let now = self.now();
-        for (deadline, waker) in self.timers().slots.iter().flatten() {
-            if *deadline <= now {
-                waker.wake_by_ref();
+        for slot in &mut self.timers().slots {
+            if let Some((_, waker)) = slot.take_if(|(deadline, _)| *deadline <= now) {
+                waker.wake();
             }
         }
     }
@@ -108,5 +109,29 @@ impl Drop for Sleep {
             timers.slots[slot] = None;
             timers.free.push(slot);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use super::*;
+
+    #[test]
+    fn a_timer_that_is_over_and_not_looked_at_does_not_hold_time() {
+        let clock = Clock::new();
+        let mut context = Context::from_waker(Waker::noop());
+        let at = Instant::from_nanos;
+        let mut first = pin!(clock.sleep_until(at(10)));
+        let mut second = pin!(clock.sleep_until(at(20)));
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        assert!(second.as_mut().poll(&mut context).is_pending());
+        clock.advance(at(10));
+        assert_eq!(clock.next_timer(), Some(at(20)));
+        clock.advance(at(20));
+        assert_eq!(clock.next_timer(), None);
+        assert!(first.as_mut().poll(&mut context).is_ready());
+        assert!(second.as_mut().poll(&mut context).is_ready());
     }
 }
