@@ -146,8 +146,8 @@ impl<P: Platform> Buffer<P> {
     /// # Errors
     /// [`Error::InvalidArgument`] for an offset or a length that is no multiple of 4, for host
     /// memory, and where the window does not show the memory; [`Error::OutOfRange`] above 8192
-    /// bytes or outside of the buffer; [`Error::Again`] in RESET; and as [`Buffer::span`]. Nothing
-    /// was written.
+    /// bytes or outside of the buffer; [`Error::Again`] while device or core are in reset,
+    /// [`Error::Device`] for a core that is DOWN; and as [`Buffer::span`]. Nothing was written.
     #[inline]
     pub fn write_inline(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
         let Some(held) = self.chunk.header().hold() else { return Err(self.refusal()) };
@@ -168,7 +168,9 @@ impl<P: Platform> Buffer<P> {
             size: len,
         });
         let address = DeviceAddr(record.pa() + offset);
-        self.client.device.neuron().write_memory_window(address, data).map_err(inline_refusal)
+        let core = CoreId::new(record.core()).ok_or(Error::EMPTY)?;
+        let neuron = self.client.device.neuron();
+        neuron.write_memory_window(core, address, data).map_err(inline_refusal)
     }
 
     /// As [`Buffer::write`], but to device memory always by DMA: behind copies in flight on the
@@ -387,8 +389,8 @@ impl<'a, P: Platform> View<'a, P> {
             return Ok(memory.write(offset, data)?);
         }
         let neuron = self.client.device.neuron();
-        if neuron.prefers_memory_window(span.address, span.len) {
-            return Ok(neuron.write_memory_window(span.address, data)?);
+        if neuron.prefers_memory_window(span.core, span.address, span.len) {
+            return Ok(neuron.write_memory_window(span.core, span.address, data)?);
         }
         Bounce::new(self.client).write(span, data).await
     }
@@ -405,7 +407,7 @@ impl<'a, P: Platform> View<'a, P> {
             return Err(Error::InvalidArgument { what, value });
         }
         let neuron = self.client.device.neuron();
-        neuron.write_memory_window(span.address, data).map_err(inline_refusal)
+        neuron.write_memory_window(span.core, span.address, data).map_err(inline_refusal)
     }
 
     /// As [`Buffer::write_by_dma`].

@@ -14,7 +14,7 @@ use axon_memory::{ChunkLine, MemoryClient, MemoryService, Usage};
 use axon_neuron::hal::Hal;
 use axon_neuron::reset::ResetTicket;
 use axon_neuron::{Counters, Health, Identity, NeuronDevice, Probed, Published, probe};
-use axon_platform::{Bdf, Errno, PciFunction, Platform};
+use axon_platform::{Bdf, PciFunction, Platform};
 use axon_ports::reset::{DeviceState, Requester, ResetRequest};
 use axon_ports::telemetry::{EventKind, TraceEvent, TraceKind};
 use axon_ports::{ClientId, ClientSlot, CoreMap, DeviceIndex, RoutingId};
@@ -368,7 +368,7 @@ impl<P: Platform> Device<P> {
     /// [`Error::InvalidArgument`] for an offset that is unaligned or outside,
     /// [`Error::DeviceGone`].
     pub fn read32(&self, offset: u64) -> Result<u32, Error> {
-        self.check_ready()?;
+        self.0.neuron.check_ready()?;
         let value = self.0.neuron.read32(offset)?;
         let event = TraceEvent::BarRead { bar: 0, offset, value: value.into() };
         self.trace(event);
@@ -399,15 +399,6 @@ impl<P: Platform> Device<P> {
     pub(crate) fn note(&self, client: ClientId, kind: EventKind, data: u64) {
         let neuron = &self.0.neuron;
         neuron.records().events.record(neuron.platform().now(), Some(client), kind, data);
-    }
-
-    /// The hardware gate of calls that do not wait (specification 05 §6).
-    pub(crate) fn check_ready(&self) -> Result<(), Error> {
-        match self.state() {
-            DeviceState::Ready => Ok(()),
-            DeviceState::Reset => Err(Error::Again { what: "the device is in RESET" }),
-            DeviceState::Invalid => Err(Error::DeviceFailed { errno: Errno::EIO }),
-        }
     }
 
     /// The `reset` control of specification 05 §11.1: a whole-device reset that decides the state,

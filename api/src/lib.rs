@@ -93,7 +93,7 @@ pub use axon_clients::ClientInfo;
 pub use axon_clients::core_sync::{
     Hold, Init, InitState, InitTicket, InitView, Key, LockView, ModelReader, ModelWriter, SyncError,
 };
-pub use axon_clients::gates::{Grant, Grants};
+pub use axon_clients::gates::{self, Grant, Grants};
 pub use axon_clients::reservation::{CoreClaim, CoreSet, ReservationError};
 pub use axon_memory::{ChunkInfo, ChunkLine, Usage};
 pub use axon_neuron::dma::{

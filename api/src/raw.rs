@@ -40,7 +40,7 @@ pub fn operator_write32<P: Platform>(
     value: u32,
 ) -> Result<(), Error> {
     Call::WriteRegister.admit(client.access())?;
-    client.device().check_ready()?;
+    client.device().neuron().check_ready()?;
     client.device().note_call(client.id(), Call::WriteRegister);
     client.device().neuron().write32(offset, value)?;
     client.device().trace(TraceEvent::BarWrite { bar: 0, offset, value: value.into() });

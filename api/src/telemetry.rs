@@ -232,6 +232,7 @@ impl<P: Platform> Device<P> {
     /// [`Error::InvalidArgument`] for too many or a foreign address, [`Error::Timeout`],
     /// [`Error::Device`] where firmware refuses, [`Error::DeviceGone`].
     pub async fn hardware_counters(&self, addresses: &[u64]) -> Result<Vec<u32>, Error> {
+        self.neuron().ready().await?;
         Ok(self.neuron().hardware_counters(addresses).await?)
     }
 
@@ -250,6 +251,7 @@ impl<P: Platform> Device<P> {
     /// # Errors
     /// [`Error::Unsupported`] by old firmware, and those of [`Device::hardware_counters`].
     pub async fn power_profiles(&self, feature: u8) -> Result<AvailableProfiles, Error> {
+        self.neuron().ready().await?;
         Ok(self.neuron().available_profiles(feature).await?)
     }
 }
@@ -308,6 +310,7 @@ impl<P: Platform> Client<P> {
     /// [`Error::Timeout`], [`Error::Device`].
     pub async fn post_metric(&self, bytes: &[u8]) -> Result<(), Error> {
         self.enter(Call::PostMetric)?;
+        self.device().neuron().ready().await?;
         Ok(self.device().neuron().post_metric(bytes).await?)
     }
 
@@ -318,6 +321,7 @@ impl<P: Platform> Client<P> {
     /// [`Error::Device`].
     pub async fn set_power_profile(&self, profile: u8) -> Result<(), Error> {
         self.enter(Call::SetPowerProfile)?;
+        self.device().neuron().ready().await?;
         Ok(self.device().neuron().set_performance_profile(profile).await?)
     }
 
@@ -327,6 +331,7 @@ impl<P: Platform> Client<P> {
     /// As [`Client::set_power_profile`].
     pub async fn throttle_notifications(&self, on: bool) -> Result<(), Error> {
         self.enter(Call::Throttling)?;
+        self.device().neuron().ready().await?;
         Ok(self.device().neuron().set_throttling_notifications(on).await?)
     }
 }

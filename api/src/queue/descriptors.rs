@@ -69,6 +69,7 @@ impl<P: Platform> QueueCommands<'_, P> {
         descriptors: &[Descriptor],
     ) -> Result<(), Error> {
         Call::Stage.admit(&self.shared.access)?;
+        self.shared.device.neuron().ready().await?;
         let ring = self.ring_memory(ring)?;
         self.stage(&ring, side_of(side)?, offset, descriptors).await
     }
@@ -190,6 +191,7 @@ impl<P: Platform> QueueCommands<'_, P> {
         count: u32,
     ) -> Result<Vec<Descriptor>, Error> {
         Call::CopyOut.admit(&self.shared.access)?;
+        self.shared.device.neuron().ready().await?;
         if count == 0 {
             return Err(Error::InvalidArgument { what: "descriptors", value: 0 });
         }

@@ -146,6 +146,8 @@ impl<P: Platform> RingMem<P> {
     /// # Errors
     /// As [`QueueCommands::copy_descriptors`].
     pub async fn stage(&self, first: u32, descriptors: &[Descriptor]) -> Result<(), Error> {
+        Call::Stage.admit(&self.shared.access)?;
+        self.shared.device.neuron().ready().await?;
         let commands = QueueCommands { shared: &self.shared };
         let memory = commands.ring_memory(self.handle())?;
         commands.stage(&memory, self.side, u64::from(first) * 16, descriptors).await

@@ -137,6 +137,28 @@ impl<P: Platform> NeuronDevice<P> {
         async move { shared.states.wait(|state| state != DeviceState::Reset).await }
     }
 
+    /// Whether the hardware can be used now, for what does not wait (specification 05 §6).
+    ///
+    /// # Errors
+    /// [`Error::Again`] in RESET, [`Error::DeviceFailed`], [`Error::DeviceGone`],
+    /// [`Error::Removed`].
+    pub fn check_ready(&self) -> Result<(), Error> {
+        self.shared().check_ready()
+    }
+
+    /// As [`NeuronDevice::check_ready`], for what waits while the device is in RESET.
+    ///
+    /// # Errors
+    /// As there but for [`Error::Again`].
+    pub async fn ready(&self) -> Result<(), Error> {
+        loop {
+            match self.check_ready() {
+                Err(Error::Again { .. }) => self.settled().await,
+                result => return result,
+            };
+        }
+    }
+
     /// Resolves with the first state that differs from `seen`.
     pub fn state_changed(
         &self,
@@ -195,20 +217,25 @@ impl<P: Platform> NeuronDevice<P> {
     /// Writes `data` to HBM with the CPU, through the memory window: complete, and in front of every
     /// later doorbell, when this returns. Not ordered with DMA in flight (specification 03 §11.5).
     ///
-    /// The caller has checked and holds the range.
+    /// The caller has checked and holds the range; `core` is the one that the memory counts for.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for an address or a length that is no multiple of 4,
     /// [`Error::TooBig`] above 8192 bytes, [`Error::NoMemoryWindow`] where the window does not show
-    /// the range, [`Error::Again`] in RESET, [`Error::DeviceFailed`], [`Error::DeviceGone`],
-    /// [`Error::Removed`]. Nothing was written.
+    /// the range, [`Error::Again`] while device or core are in reset, [`Error::CoreDown`],
+    /// [`Error::DeviceFailed`], [`Error::DeviceGone`], [`Error::Removed`]. Nothing was written.
     #[inline]
-    pub fn write_memory_window(&self, address: DeviceAddr, data: &[u8]) -> Result<(), Error> {
+    pub fn write_memory_window(
+        &self,
+        core: CoreId,
+        address: DeviceAddr,
+        data: &[u8],
+    ) -> Result<(), Error> {
         let shared = self.shared();
         let len = data.len() as u64;
         let fits = (address.0 | len).is_multiple_of(4) && len <= Hal::MEMORY_WINDOW_LIMIT.into();
-        if !fits || !shared.hal.allows_memory_window_writes() || shared.check_ready().is_err() {
-            return Err(self.memory_window_refusal(address, len));
+        if !fits || !shared.hal.allows_memory_window_writes() || !shared.states.is_open(core) {
+            return Err(self.memory_window_refusal(core, address, len));
         }
         let offset = shared.hal.memory_window_offset(address, len)?;
         match &shared.rungs.memory_window {
@@ -221,7 +248,7 @@ impl<P: Platform> NeuronDevice<P> {
     }
 
     #[cold]
-    fn memory_window_refusal(&self, address: DeviceAddr, len: u64) -> Error {
+    fn memory_window_refusal(&self, core: CoreId, address: DeviceAddr, len: u64) -> Error {
         let limit = u64::from(Hal::MEMORY_WINDOW_LIMIT);
         if len > limit {
             let what = "length of a write through the memory window";
@@ -235,7 +262,7 @@ impl<P: Platform> NeuronDevice<P> {
             let what = "address of a write through the memory window";
             return Error::InvalidArgument { what, value: address.0 };
         }
-        match self.shared().check_ready() {
+        match self.shared().check_open(core) {
             Err(error) => error,
             Ok(()) => Error::NoMemoryWindow { address, len_bytes: len, window: 0 },
         }
@@ -244,12 +271,12 @@ impl<P: Platform> NeuronDevice<P> {
     /// Whether a slice of `len` bytes at `address` is written through the memory window rather than
     /// by DMA.
     #[inline]
-    pub fn prefers_memory_window(&self, address: DeviceAddr, len: u64) -> bool {
+    pub fn prefers_memory_window(&self, core: CoreId, address: DeviceAddr, len: u64) -> bool {
         let shared = self.shared();
         len <= shared.hal.memory_window_limit()
             && (address.0 | len).is_multiple_of(4)
             && shared.hal.memory_window_offset(address, len).is_ok()
-            && shared.check_ready().is_ok()
+            && shared.states.is_open(core)
     }
 
     /// Slabs of the datastore, zeroed, as many as [`crate::DeviceConfig::datastore_slabs`] says.

@@ -16,6 +16,7 @@ use crate::notify::Notifications;
 use crate::probe::{BusMaster, Rungs};
 use crate::registers::misc_ram;
 use crate::reset::{ResetQueue, ResetWatch};
+use crate::state::CoreState;
 use crate::state::States;
 use crate::{CancelCause, Error, Hal, Window};
 
@@ -212,6 +213,23 @@ impl<P: Platform> Shared<P> {
             DeviceState::Ready => Ok(()),
             DeviceState::Reset => Err(Error::Again { what: "the device is in RESET" }),
             DeviceState::Invalid => Err(Error::DeviceFailed),
+        }
+    }
+
+    /// Whether a call that does not wait may touch the hardware of a core.
+    ///
+    /// # Errors
+    /// [`Error::Again`] in a reset, [`Error::CoreDown`], [`Error::DeviceFailed`],
+    /// [`Error::DeviceGone`], [`Error::Removed`].
+    pub(crate) fn check_open(&self, core: CoreId) -> Result<(), Error> {
+        self.check_alive()?;
+        if self.states.is_open(core) {
+            return Ok(());
+        }
+        match (self.states.device(), self.states.core(core)) {
+            (DeviceState::Invalid, _) => Err(Error::DeviceFailed),
+            (DeviceState::Ready, CoreState::Down) => Err(Error::CoreDown { core }),
+            _ => Err(Error::Again { what: "the core is in reset" }),
         }
     }
 

@@ -67,8 +67,10 @@ fn api_e26_api_e27_a_write_that_must_not_wait() {
         assert_eq!(errno(theirs.write_inline(0, &[7; 4])), Errno::EACCES);
 
         let reset = bench.client.reset(CoreMap::DEVICE).unwrap();
-        target.write_inline(0, &[9; 4]).unwrap();
+        let meanwhile = target.write_inline(0, &[9; 4]);
+        assert_eq!(errno(meanwhile), Errno::EAGAIN, "05 §6: it may not wait");
         reset.await.unwrap();
+        target.write_inline(0, &[9; 4]).unwrap();
         assert_eq!(bench.client.in_flight_bytes(), 0);
     });
 }

@@ -197,7 +197,7 @@ impl<P: Platform> Dma<P> {
         for (at, request) in requests.iter().enumerate() {
             let one = |error| BatchError { entry: Some(at), error };
             let (_, core) = self.check(table, client, request).map_err(one)?;
-            self.0.open(core).map_err(one)?;
+            self.0.check_open(core).map_err(one)?;
             for pin in [&request.tx.memory, &request.rx.memory].into_iter().flatten() {
                 let name = pin.header().name();
                 if taken.contains(&name) || table.is_bound(name) {

@@ -172,7 +172,7 @@ impl<P: Platform> Dma<P> {
             let memory = RingMemory::allocate(memory, &self.0.hal).await?;
             rings.push(Box::new(Ring::new(name, memory)?));
         }
-        self.0.open(core)?;
+        self.0.check_open(core)?;
         self.0.queues.with(|table| {
             let ours = |place: &Place| {
                 table.get(*place).is_some_and(|entry| {

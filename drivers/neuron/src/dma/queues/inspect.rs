@@ -148,8 +148,7 @@ impl<P: Platform> Dma<P> {
     pub fn engine_status(&self, engine: u32) -> Result<EngineStatus, Error> {
         let id = EngineId::new(engine);
         let id = id.ok_or(Error::InvalidArgument { what: "engine", value: engine.into() })?;
-        let base = present(&self.0.hal, id)?.unit;
-        self.0.check_alive()?;
+        let base = self.usable(id)?;
         let registers = &self.0.registers;
         let (m2s, s2m) = crate::dma::engine::states(registers, base);
         if m2s == u32::MAX && s2m == u32::MAX {
@@ -166,14 +165,24 @@ impl<P: Platform> Dma<P> {
         })
     }
 
+    /// Where the registers of an engine are that may be read now: a reset of its core can leave
+    /// them unanswered (specification 05 §6).
+    fn usable(&self, id: EngineId) -> Result<u64, Error> {
+        let engine = present(&self.0.hal, id)?;
+        match super::core_of(&self.0.hal, &engine) {
+            Ok(core) => self.0.check_open(core)?,
+            Err(_) => self.0.check_ready()?,
+        }
+        Ok(engine.unit)
+    }
+
     /// State of a queue, read from the hardware.
     ///
     /// # Errors
     /// As [`Dma::engine_status`].
     pub fn queue_status(&self, engine: u32, queue: u32) -> Result<QueueStatus, Error> {
         let place = Place::new(engine, queue)?;
-        let base = present(&self.0.hal, place.engine)?.unit;
-        self.0.check_alive()?;
+        let base = self.usable(place.engine)?;
         let registers = &self.0.registers;
         let (m2s, s2m) = crate::dma::engine::states(registers, base);
         let fields = [0, 4, 8, 12];

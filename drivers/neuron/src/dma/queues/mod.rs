@@ -33,7 +33,6 @@ use core::cell::RefCell;
 use core::sync::atomic::AtomicBool;
 
 use axon_platform::Platform;
-use axon_ports::reset::DeviceState;
 use axon_ports::{ClientId, CoreId, EngineId};
 use embassy_sync::blocking_mutex::Mutex;
 use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
@@ -42,7 +41,6 @@ use super::Dma;
 use super::queue::RingPlace;
 use crate::hal::Engine;
 use crate::shared::Shared;
-use crate::state::CoreState;
 use crate::{Error, Hal, QueueRefusal};
 use table::Place;
 
@@ -101,27 +99,10 @@ impl<P: Platform> Shared<P> {
         RingPlace { base: self.rungs.dummy_ring.1.pa(), length: DUMMY_DESCRIPTORS }
     }
 
-    /// Whether a call that does not wait may touch the hardware of a core.
-    ///
-    /// # Errors
-    /// [`Error::Again`] in a reset, [`Error::CoreDown`], [`Error::DeviceFailed`],
-    /// [`Error::DeviceGone`], [`Error::Removed`].
-    fn open(&self, core: CoreId) -> Result<(), Error> {
-        self.check_alive()?;
-        if self.states.is_open(core) {
-            return Ok(());
-        }
-        match (self.states.device(), self.states.core(core)) {
-            (DeviceState::Invalid, _) => Err(Error::DeviceFailed),
-            (DeviceState::Ready, CoreState::Down) => Err(Error::CoreDown { core }),
-            _ => Err(Error::Again { what: "the core is in reset" }),
-        }
-    }
-
-    /// As `open`, for a call that waits until a reset is over.
+    /// As `check_open`, for a call that waits until a reset is over.
     async fn opened(&self, core: CoreId) -> Result<(), Error> {
         loop {
-            match self.open(core) {
+            match self.check_open(core) {
                 Err(Error::Again { .. }) => self.states.settled(core).await,
                 result => return result,
             };

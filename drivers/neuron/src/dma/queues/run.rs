@@ -89,7 +89,7 @@ impl<P: Platform> Dma<P> {
             }
             check_start(&bound.rx, rx, "receive descriptors")?;
             check_start(&bound.tx, tx, "transmit descriptors")?;
-            shared.open(core)?;
+            shared.check_open(core)?;
             shared.platform.write_barrier();
             shared.registers.write32(bound.hardware.s2m_doorbell(), rx);
             bound.rx.announce(rx);
@@ -171,7 +171,7 @@ impl<P: Platform> Dma<P> {
         let foreign = Error::EngineForeign { engine: id };
         let core = engine.core.filter(|&core| claimed(core)).ok_or(foreign)?;
         let word = EngineCommand::from_number(command)?.word();
-        self.0.open(core)?;
+        self.0.check_open(core)?;
         self.0.registers.write32(engine.unit + unit::M2S_CHANGE_STATE, word);
         self.0.registers.write32(engine.unit + unit::S2M_CHANGE_STATE, word);
         Ok(())
