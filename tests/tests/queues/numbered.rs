@@ -1,9 +1,11 @@
 //! Copies with wait handles.
 
+use std::time::Duration;
+
 use axon_platform::Errno;
 
 use crate::rig::{core, errno};
-use axon_tests::bench::{Bench, bytes, later, v2};
+use axon_tests::bench::{Bench, bytes, every, later, v2};
 
 const BATCH: u64 = 133_169_152;
 
@@ -166,5 +168,23 @@ fn a_result_outlives_a_reset_until_it_is_collected_once() {
         let result = copies.wait(1).await.unwrap_err().errno();
         assert!(matches!(result, Errno::ECANCELED | Errno::ETIMEDOUT), "{result}");
         assert_eq!(errno(copies.wait(1).await), Errno::EINVAL);
+    });
+}
+
+#[test]
+fn a_copy_that_ends_as_it_is_staged_keeps_its_result() {
+    every().run(async |bench| {
+        let (host, hbm) = (bench.pattern(4096, 9).await, bench.hbm(4096).await);
+        let copies = bench.client.async_copies(core(0));
+        // The ring takes nothing in a reset, so the copy is staged later, by a poll.
+        let reset = bench.client.reset(axon_ports::CoreMap::DEVICE).unwrap();
+        bench.pause(Duration::from_micros(1)).await;
+        let submit = copies.submit(-1, host.span(..).unwrap(), hbm.span(..).unwrap());
+        let (handle, reset) = embassy_futures::join::join(submit, reset).await;
+        reset.unwrap();
+        copies.wait(handle.unwrap()).await.unwrap();
+        let mut found = vec![0; 4096];
+        hbm.read(0, &mut found).await.unwrap();
+        assert_eq!(found, bytes(&host));
     });
 }

@@ -142,6 +142,10 @@ impl<P: Platform> Transfer<P> {
         if matches!(self.stage, Stage::New | Stage::Queued(_))
             && let Poll::Ready(result) = self.poll(cx)
         {
+            if result.is_ok() {
+                // It has ended as it was staged: whoever comes for the result finds it.
+                self.stage = Stage::Done;
+            }
             return Poll::Ready(result);
         }
         match self.stage {
