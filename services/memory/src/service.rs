@@ -18,10 +18,6 @@ use crate::set::{MemorySet, SweepState};
 /// Messages served before other tasks get their turn.
 const TURN: u32 = 64;
 
-/// Turns after a slice of a long job without another one. A copy of somebody else takes three turns
-/// from call to resumed caller, so it meets one slice.
-const REST: u8 = 2;
-
 /// Bit of [`MemoryService::sweeping`] behind those of the attach slots.
 const LAST_CLIENT: u32 = ClientSlot::COUNT as u32;
 
@@ -37,8 +33,6 @@ pub struct MemoryService<S: HostSource> {
     sweeping: u32,
     /// Those of them that had a slice since all others had one.
     swept: u32,
-    /// Turns until the next slice.
-    rest: u8,
     /// The next slice is one of a sweep; else of the release chain, where there is one.
     sweeps_next: bool,
     /// The waker that the table has.
@@ -57,7 +51,6 @@ impl<S: HostSource> MemoryService<S> {
             last_client: None,
             sweeping: 0,
             swept: 0,
-            rest: 0,
             sweeps_next: false,
             waker: None,
         };
@@ -77,13 +70,7 @@ impl<S: HostSource> MemoryService<S> {
         }
         let mut busy = false;
         if self.sweeping != 0 || self.set.has_released() {
-            busy = match self.rest {
-                0 => self.tidy(),
-                rest => {
-                    self.rest = rest - 1;
-                    true
-                }
-            };
+            busy = self.tidy();
         }
         for _ in 0..TURN {
             let Some(number) = self.mailbox.receive() else {
@@ -129,17 +116,14 @@ impl<S: HostSource> MemoryService<S> {
     /// whether more is to do.
     #[inline(never)]
     fn tidy(&mut self) -> bool {
-        let was_slice = if self.sweeping != 0 && (self.sweeps_next || !self.set.has_released()) {
+        if self.sweeping != 0 && (self.sweeps_next || !self.set.has_released()) {
             self.sweeps_next = false;
             self.sweep();
-            true
         } else {
             self.sweeps_next = true;
-            self.set.collect_released()
-        };
-        let more = self.sweeping != 0 || self.set.has_released();
-        self.rest = if more && was_slice { REST } else { 0 };
-        more
+            self.set.collect_released();
+        }
+        self.sweeping != 0 || self.set.has_released()
     }
 
     #[inline(never)]
@@ -164,8 +148,7 @@ impl<S: HostSource> MemoryService<S> {
         if let Some(reply) = self.carry_out(number, request) {
             self.mailbox.answer(number, reply);
         } else if let Some(waker) = &self.waker {
-            // A sweep begins, behind whoever has just been kept waiting by its beginning.
-            self.rest = REST;
+            // A sweep begins.
             waker.wake_by_ref();
         }
         false
