@@ -100,6 +100,7 @@ calls! {
     Chunks              DumpMemChunks       ["Device::chunks" "Device::host_chunks"];
     Pod                 PodStatus           ["Driver::pod"];
     PodControl          PodCtrl             ["Driver::pod_control" "Driver::pod_set_mode" "Driver::pod_elect" "Driver::pod_cancel" "Client::pod_control" "InfoClient::pod_control"];
+    Log                 Printk              ["Driver::log"];
     ZeroCopy            MemBufZerocopy64Batches ["Client::zero_copy" "ZeroCopyQueue::submit"];
     Completions         GetAsyncH2tDmaComplQueues ["Client::zero_copy_queue" "Completions::next" "Completions::try_next"];
     TakeQueues          H2tDmaAllocQueues   ["Client::h2t_queues" "QueueCommands::h2t_alloc"];

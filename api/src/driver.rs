@@ -259,6 +259,12 @@ impl<P: Platform> Driver<P> {
         self.0.change(|progress| progress.refusals.clone())
     }
 
+    /// Puts a program's own words into the text log, a record a line, under the name `client`
+    /// (PRINTK). The log limits how many lines a second reach the console.
+    pub fn log(&self, text: &str) {
+        text.lines().for_each(|line| log::info!(target: "client", "{line}"));
+    }
+
     /// The device with this index.
     ///
     /// # Errors

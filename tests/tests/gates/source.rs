@@ -166,7 +166,6 @@ const UNDER_ANOTHER: &[(u8, &str)] = &[
     (107, "exports"),
     (110, "Device and Hal"),
     (112, "windows"),
-    (113, "log"),
     (114, "Device::index"),
     (115, "Device::routing_id"),
     (117, "Driver::core_owner"),
