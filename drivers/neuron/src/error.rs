@@ -6,7 +6,7 @@ use axon_ports::telemetry::counters::MailboxCommand;
 use axon_ports::{CoreId, EngineId, MemoryError, QueueId};
 use core::fmt;
 
-use crate::dma::EngineReport;
+use crate::dma::{EngineReport, Stop};
 use crate::notify::Producer;
 
 /// Why an operation ended without success. Unless a variant says otherwise nothing was written.
@@ -96,6 +96,8 @@ pub enum Error {
         destination: DeviceAddr,
         /// Time it was given; µs.
         waited_us: u64,
+        /// How far the hardware came.
+        stop: Stop,
     },
     /// The engine stopped on an error. The destination is undefined.
     DmaAborted {
@@ -105,6 +107,8 @@ pub enum Error {
         queue: QueueId,
         /// What the engine says.
         report: EngineReport,
+        /// How far the queue came.
+        stop: Stop,
     },
     /// The ring is out of work until a reset that covers its engine.
     RingFaulted {
@@ -380,15 +384,21 @@ impl fmt::Display for Error {
             }
             Error::Memory(ref error) => error.fmt(f),
             Error::NoRecords => f.write_str("no memory for the driver's own records"),
-            Error::DmaTimeout { engine, queue, descriptors, source, destination, waited_us } => {
-                write!(
-                    f,
-                    "{engine} {queue} did not finish {descriptors} descriptors from {source} to \
-                     {destination} in {waited_us} us"
-                )
-            }
-            Error::DmaAborted { engine, queue, report } => {
-                write!(f, "{engine} stopped while it served {queue}: {report}")
+            Error::DmaTimeout {
+                engine,
+                queue,
+                descriptors,
+                source,
+                destination,
+                waited_us,
+                stop,
+            } => write!(
+                f,
+                "{engine} {queue} did not finish {descriptors} descriptors from {source} to \
+                 {destination} in {waited_us} us: {stop}"
+            ),
+            Error::DmaAborted { engine, queue, report, stop } => {
+                write!(f, "{engine} stopped while it served {queue}: {report}; {stop}")
             }
             Error::RingFaulted { engine, queue } => {
                 write!(f, "{engine} {queue} takes no work until the device is reset")

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use axon::{Batch, Error};
 use axon_hosted::Machine;
+use axon_model::Product;
 use axon_platform::Errno;
 use axon_ports::CoreMap;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-use axon_tests::bench::{Bench, Setup, bytes, every, trn1, trn2, v2};
+use axon_tests::bench::{Bench, bytes, every, trn1, trn2, v2};
 
 const PAGE: u64 = 4096;
 
@@ -212,9 +213,9 @@ fn v2_a_batch_that_reads_what_it_wrote_is_not_issued_again() {
 
 #[test]
 fn a_lost_marker_ends_the_batch_in_time_and_keeps_its_memory() {
-    for (setup, budget_us) in [(trn1(), 8 * 39_600 + 300 + 29), (trn2(), 8 * 79_800 + 100 + 15)] {
-        let mut setup: Setup = setup;
-        setup.function.fault("drop-marker=1").unwrap();
+    for setup in every().fault("drop-marker=1") {
+        let is_v2 = matches!(setup.function.product, Product::Trn1 | Product::Inf2);
+        let budget_us = if is_v2 { 8 * 39_600 + 300 + 29 } else { 8 * 79_800 + 100 + 15 };
         setup.run(async |bench| {
             let (mut batch, _, _target) = reversed(&bench, 8).await;
             batch.try_start().unwrap();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axon::Error;
+use axon_neuron::dma::Stop;
 use axon_platform::Errno;
 
 use axon_tests::bench::{Bench, bytes, every, later, v2};
@@ -129,6 +130,50 @@ fn udma_e21_udma_d04_dma_e46_an_abort_names_engine_queue_and_cause() {
         );
         machine.shut_down();
     }
+}
+
+/// How far the hardware came, by the error of a copy of 8 blocks of 64 KiB behind a small one.
+async fn stop_of(bench: &Bench, fault: &str) -> (Stop, String) {
+    copy(bench).await.unwrap();
+    let (source, target) = (bench.pattern(8 << 16, 9).await, bench.hbm(8 << 16).await);
+    bench.control(fault);
+    let part = source.span(..).unwrap();
+    let failed = part.copy_to(target.span(..).unwrap()).unwrap().await.unwrap_err();
+    let text = failed.to_string();
+    match failed {
+        Error::Device(axon_neuron::Error::DmaAborted { stop, .. }) => (stop, text),
+        Error::Timeout(axon_neuron::Error::DmaTimeout { stop, .. }) => (stop, text),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn udma_d04_an_abort_names_the_descriptor() {
+    for (fault, descriptor) in [("a8 after=5", 5), ("b1 after=3", 3), ("a2 after=8", 8)] {
+        every().run(async |bench| {
+            let fault = format!("fault abort-descriptor={fault}");
+            let (stop, text) = stop_of(&bench, &fault).await;
+            let slot = 2 + descriptor;
+            assert_eq!(stop, Stop::At { descriptor, slot, is_logged: true }, "{text}");
+            let words = format!("stopped at descriptor {descriptor} ({slot} of the ring)");
+            assert!(text.contains(&words), "{text}");
+        });
+    }
+}
+
+#[test]
+fn a_timeout_names_the_descriptor_or_the_missing_marker() {
+    every().run(async |bench| {
+        let (stop, text) = stop_of(&bench, "fault drop-marker=1").await;
+        assert_eq!(stop, Stop::Executed, "{text}");
+        assert!(text.contains("the marker is missing"), "{text}");
+    });
+    every().run(async |bench| {
+        let fault = format!("fault hang-engine={} times=1", bench.copy_engine().1);
+        let (stop, text) = stop_of(&bench, &fault).await;
+        assert_eq!(stop, Stop::At { descriptor: 0, slot: 2, is_logged: false }, "{text}");
+        assert!(text.contains("at or behind descriptor 0 (2 of the ring)"), "{text}");
+    });
 }
 
 #[test]

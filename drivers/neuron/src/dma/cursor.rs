@@ -39,6 +39,14 @@ impl Cursor {
         self.producer
     }
 
+    /// Descriptors from the oldest that was not given back to `index`; `None` where that is neither
+    /// in use nor right behind those in use.
+    pub(crate) const fn way_to(&self, index: u32) -> Option<u32> {
+        let way = index.wrapping_sub(self.consumer) & self.mask;
+        let used = self.producer.wrapping_sub(self.consumer) & self.mask;
+        if index <= self.mask && way <= used { Some(way) } else { None }
+    }
+
     /// Lap of the next descriptor: 1, 2, 3, 0, 1, …
     #[inline]
     pub(crate) const fn ring_id(&self) -> u32 {
@@ -97,6 +105,20 @@ mod tests {
             (cursor.producer(), cursor.ring_id())
         };
         assert_eq!([8193, 16_385, 24_577, 32_769].map(&mut at), [(0, 2), (0, 3), (0, 0), (0, 1)]);
+    }
+
+    #[test]
+    fn the_way_to_a_descriptor_in_use() {
+        let mut cursor = Cursor::new(63);
+        for _ in 0..40 {
+            cursor.advance();
+        }
+        cursor.acknowledge(40);
+        for _ in 0..30 {
+            cursor.advance();
+        }
+        let ways = [40, 63, 0, 5, 6, 7, 39, 64].map(|index| cursor.way_to(index));
+        assert_eq!(ways, [Some(0), Some(23), Some(24), Some(29), Some(30), None, None, None]);
     }
 
     proptest! {

@@ -8,7 +8,7 @@ use axon_platform::{Instant, MmioWindow};
 use core::time::Duration;
 
 use super::engine;
-use super::report::EngineReport;
+use super::report::{EngineReport, Stop, has_aborted};
 use super::ring::{Phase, Ring};
 use super::slab::{Hardware, MAX_LAPS, Outcome};
 use crate::CancelCause;
@@ -98,8 +98,7 @@ impl Ring {
         look: &mut Look<'_, W>,
         waited: Duration,
     ) -> Attention {
-        look.reads += engine::DIAGNOSIS_READS;
-        let report = engine::diagnose(look.registers, self.name.unit);
+        let report = self.diagnose(look);
         if report.is_all_ones() && look.is_gone() {
             return Attention::Gone;
         }
@@ -115,12 +114,44 @@ impl Ring {
         self.queue.pause(look.registers);
         if aborted {
             self.counters.aborts += 1;
-            return self.end_fault(look, waited_us, Some(report), false);
+            return self.end_fault(look, Outcome::Aborted(report), false);
         }
         self.counters.timeouts += 1;
         let until = look.now + DRAIN;
         self.phase = Phase::Draining { until, waited_us };
         self.attend_draining(look, until, waited_us)
+    }
+
+    /// What the engine says, and at which descriptor of the oldest batch the queue stands.
+    fn diagnose<W: MmioWindow>(&mut self, look: &mut Look<'_, W>) -> EngineReport {
+        look.reads += engine::DIAGNOSIS_READS + 2;
+        let report = engine::diagnose(look.registers, self.name.unit);
+        let stop = self.stop(self.queue.currents(look.registers), &report);
+        if let Some(oldest) = self.in_flight.first() {
+            *self.slab.stop(oldest) = stop;
+        }
+        report
+    }
+
+    /// The side that has stopped on an error counts, else the one that is behind.
+    fn stop(&self, currents: [u32; 2], report: &EngineReport) -> Stop {
+        let Some(oldest) = self.in_flight.first() else { return Stop::Unknown };
+        let [Some(m2s), Some(s2m)] = currents.map(|index| self.cursor.way_to(index)) else {
+            return Stop::Unknown;
+        };
+        let is_m2s = match (has_aborted(report.m2s_state), has_aborted(report.s2m_state)) {
+            (true, false) => true,
+            (false, true) => false,
+            _ => m2s <= s2m,
+        };
+        let descriptor = if is_m2s { m2s } else { s2m };
+        if descriptor >= self.slab[oldest].count {
+            return Stop::Executed;
+        }
+        let slot = if is_m2s { currents[0] } else { currents[1] };
+        let (tx, rx) = self.memory.load(slot);
+        let is_logged = if is_m2s { tx == report.m2s_log } else { rx == report.s2m_log };
+        Stop::At { descriptor, slot, is_logged }
     }
 
     fn attend_draining<W: MmioWindow>(
@@ -131,18 +162,20 @@ impl Ring {
     ) -> Attention {
         look.reads += 2;
         if self.queue.is_drained(look.registers) {
-            return self.end_fault(look, waited_us, None, true);
+            return self.end_fault(look, Outcome::Late { waited_us }, true);
         }
         if look.now < until {
             return Attention::Draining;
         }
-        look.reads += engine::DIAGNOSIS_READS;
-        let report = engine::diagnose(look.registers, self.name.unit);
+        let report = self.diagnose(look);
         if report.is_all_ones() && look.is_gone() {
             return Attention::Gone;
         }
-        let aborted = report.is_aborted().then_some(report);
-        self.end_fault(look, waited_us, aborted, false)
+        let failure = match report.is_aborted() {
+            true => Outcome::Aborted(report),
+            false => Outcome::Late { waited_us },
+        };
+        self.end_fault(look, failure, false)
     }
 
     /// Ends every batch of the ring: the oldest with what happened to it, the others as done where
@@ -150,14 +183,10 @@ impl Ring {
     fn end_fault<W: MmioWindow>(
         &mut self,
         look: &mut Look<'_, W>,
-        waited_us: u64,
-        aborted: Option<EngineReport>,
+        failure: Outcome,
         drained: bool,
     ) -> Attention {
-        let mut failure = Some(match aborted {
-            Some(report) => Outcome::Aborted(report),
-            None => Outcome::Late { waited_us },
-        });
+        let mut failure = Some(failure);
         while let Some(slot) = self.slab.pop(&mut self.in_flight) {
             let record = &mut self.slab[slot];
             let seen = self.memory.is_marked(record.marker.pair, record.marker.value);

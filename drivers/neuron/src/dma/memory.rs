@@ -96,8 +96,7 @@ impl RingMemory {
         self.rx.store(index, rx);
     }
 
-    /// A pair of descriptors, for tests.
-    #[cfg(test)]
+    /// A pair of descriptors, as it was stored.
     pub(crate) fn load(&self, index: u32) -> ([u32; 4], [u32; 4]) {
         (self.tx.load(index).0, self.rx.load(index).0)
     }

@@ -61,7 +61,7 @@ pub use copy::{Copy, Fill, Target};
 pub use gather::{Direction, ZeroCopy, ZeroCopyOp};
 pub use link::Link;
 pub use plan::HostPiece;
-pub use report::EngineReport;
+pub use report::{EngineReport, Stop};
 
 pub use queues::{
     BatchError, Claims, EngineCommand, EngineState, EngineStatus, MAX_BATCH, Named, QueueBind,

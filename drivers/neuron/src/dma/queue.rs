@@ -48,6 +48,11 @@ impl HardwareQueue {
             == 0
     }
 
+    /// Descriptors that the two sides are at, source side first.
+    pub(crate) fn currents<W: MmioWindow>(&self, registers: &W) -> [u32; 2] {
+        [self.m2s, self.s2m].map(|side| registers.read32(side + CURRENT) & INDEX_MASK)
+    }
+
     /// Resets the queue onto its rings and lets it run: 15 writes, no read, in the order of
     /// 02 §5.2. Both sides start at index 0 with ring id 1.
     pub(crate) fn program<W: MmioWindow>(&self, registers: &W, tx: RingPlace, rx: RingPlace) {

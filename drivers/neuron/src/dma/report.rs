@@ -21,10 +21,44 @@ pub struct EngineReport {
     pub s2m_log: [u32; 4],
 }
 
+/// How far a queue came with a batch that did not end, by its pointers to what is executed (02 §3.4,
+/// +0x40).
+// assumed: they are good enough to name a descriptor; nothing is decided by them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Stop {
+    /// The pointers say nothing that can be.
+    #[default]
+    Unknown,
+    /// All that comes before this descriptor was executed.
+    At {
+        /// Its number in the batch, from 0; that of the marker is the number of data descriptors.
+        descriptor: u32,
+        /// Its number in the ring.
+        slot: u32,
+        /// The engine has logged this very descriptor as the one that failed.
+        is_logged: bool,
+    },
+    /// Every descriptor was executed: the marker is what is missing.
+    Executed,
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Stop::Unknown => f.write_str("descriptor unknown"),
+            Stop::Executed => f.write_str("all were executed, the marker is missing"),
+            Stop::At { descriptor, slot, is_logged } => {
+                let where_ = if is_logged { "at" } else { "at or behind" };
+                write!(f, "stopped {where_} descriptor {descriptor} ({slot} of the ring)")
+            }
+        }
+    }
+}
+
 impl EngineReport {
     /// Whether one of the directions has stopped on an error.
     pub fn is_aborted(&self) -> bool {
-        any_field(self.m2s_state, 2) || any_field(self.s2m_state, 2)
+        has_aborted(self.m2s_state) || has_aborted(self.s2m_state)
     }
 
     /// Whether both state registers read all-ones, as of a function that is gone.
@@ -33,9 +67,9 @@ impl EngineReport {
     }
 }
 
-/// Whether one of the four 2-bit fields of a `state` register has this value (02 §5.4).
-fn any_field(state: u32, value: u32) -> bool {
-    [0, 4, 8, 12].iter().any(|shift| (state >> shift) & 3 == value)
+/// Whether one of the four 2-bit fields of a `state` register says "abort" (02 §5.4).
+pub(crate) fn has_aborted(state: u32) -> bool {
+    [0, 4, 8, 12].iter().any(|shift| (state >> shift) & 3 == 2)
 }
 
 /// Causes worth a name of their own; the rest is told by number (02 §9.3).
@@ -94,6 +128,9 @@ mod tests {
         };
         assert!(report.is_aborted());
         assert_eq!(report.to_string(), "A.3, A.8 (source not accessible); states 0x2222 and 0x0");
+        let stop = |descriptor, is_logged| Stop::At { descriptor, slot: 17, is_logged }.to_string();
+        assert_eq!(stop(3, true), "stopped at descriptor 3 (17 of the ring)");
+        assert_eq!(stop(0, false), "stopped at or behind descriptor 0 (17 of the ring)");
         assert!(!EngineReport { s2m_state: 0x1111, ..EngineReport::default() }.is_aborted());
         assert!(EngineReport { s2m_state: 0x2_2222, ..EngineReport::default() }.is_aborted());
     }

@@ -470,8 +470,9 @@ impl Ring {
     }
 
     #[cold]
-    fn error_of(&self, slot: Slot) -> Error {
+    fn error_of(&mut self, slot: Slot) -> Error {
         let RingName { engine, queue, .. } = self.name;
+        let stop = *self.slab.stop(slot);
         let record = &self.slab[slot];
         match record.outcome {
             Outcome::Late { waited_us } => Error::DmaTimeout {
@@ -481,8 +482,9 @@ impl Ring {
                 source: record.span.source,
                 destination: record.span.destination,
                 waited_us,
+                stop,
             },
-            Outcome::Aborted(report) => Error::DmaAborted { engine, queue, report },
+            Outcome::Aborted(report) => Error::DmaAborted { engine, queue, report, stop },
             Outcome::Cancelled(why) => Error::Cancelled { why },
             Outcome::Gone => Error::DeviceGone,
             Outcome::Pending | Outcome::Done => Error::RingFaulted { engine, queue },

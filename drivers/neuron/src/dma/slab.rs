@@ -14,7 +14,7 @@ use axon_platform::DeviceAddr;
 use axon_ports::Pin;
 
 use super::pieces::PieceList;
-use super::report::EngineReport;
+use super::report::{EngineReport, Stop};
 use crate::{CancelCause, Error};
 
 /// Batches that a ring remembers at once.
@@ -250,6 +250,8 @@ pub(crate) struct Slab {
     /// The unused one that is taken next; each names the one behind it.
     free: Slot,
     free_count: u16,
+    /// How far the hardware came with each that failed. Beside the records, which have no room.
+    stops: Box<[Stop; SLOTS]>,
 }
 
 impl Index<Slot> for Slab {
@@ -275,7 +277,16 @@ impl Slab {
         records.try_reserve_exact(SLOTS).map_err(|_| Error::NoRecords)?;
         records.extend((0..=u8::MAX).map(|n| Record::unused(n.into(), Slot(n.wrapping_add(1)))));
         let records = records.into_boxed_slice().try_into().map_err(|_| Error::NoRecords)?;
-        Ok(Slab { records, free: Slot(0), free_count: SLOTS as u16 })
+        let mut stops = Vec::new();
+        stops.try_reserve_exact(SLOTS).map_err(|_| Error::NoRecords)?;
+        stops.resize(SLOTS, Stop::Unknown);
+        let stops = stops.into_boxed_slice().try_into().map_err(|_| Error::NoRecords)?;
+        Ok(Slab { records, free: Slot(0), free_count: SLOTS as u16, stops })
+    }
+
+    /// How far the hardware came with a batch that failed.
+    pub(crate) fn stop(&mut self, slot: Slot) -> &mut Stop {
+        &mut self.stops[usize::from(slot.0)]
     }
 
     /// Records that nobody uses.

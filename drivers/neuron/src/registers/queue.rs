@@ -31,6 +31,8 @@ pub(crate) const HEAD: u64 = 0x34;
 pub(crate) const DOORBELL: u64 = 0x38;
 /// [23:0] next descriptor that software will announce, [31:30] ring id.
 pub(crate) const TAIL: u64 = 0x3c;
+/// [23:0] descriptor being executed, [31:30] ring id.
+pub(crate) const CURRENT: u64 = 0x40;
 /// Completion ring: base, low half.
 pub(crate) const COMPLETION_BASE_LOW: u64 = 0x44;
 /// Completion ring: base, high half.
