@@ -207,6 +207,21 @@ impl<P: Platform> Buffer<P> {
         handle
     }
 
+    /// Gives the reference back and waits until that is done.
+    ///
+    /// # Errors
+    /// [`Error::BadHandle`] where the chunk was freed by its number, [`Error::NotAttached`].
+    pub async fn close(self) -> Result<(), Error> {
+        let client = self.client.clone();
+        Call::Free.admit(&client.access)?;
+        let owner = Some(client.access.client());
+        Ok(client.device.memory().free(owner, self.into_handle()).await?)
+    }
+
+    pub(crate) fn client(&self) -> &Arc<Shared<P>> {
+        &self.client
+    }
+
     /// Which chunk it is.
     #[inline(always)]
     pub(crate) fn name(&self) -> ChunkName {
@@ -259,6 +274,14 @@ macro_rules! kind {
             /// As [`Buffer::into_handle`].
             pub fn into_handle(self) -> u64 {
                 self.0.into_handle()
+            }
+
+            /// As [`Buffer::close`].
+            ///
+            /// # Errors
+            /// As there.
+            pub async fn close(self) -> Result<(), Error> {
+                self.0.close().await
             }
         }
 

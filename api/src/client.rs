@@ -16,7 +16,7 @@ use crate::calls::Call;
 use crate::memory::pinned_bytes;
 use crate::peers::Peers;
 use crate::queue::Slots;
-use crate::{Batch, Buffer, Device, DeviceBuffer, Error, HostBuffer, View};
+use crate::{Batch, Buffer, Device, DeviceBuffer, Error, HostBuffer, Span, View};
 
 /// Core 0 and HBM 0, which every device has. Evaluated while compiling.
 pub(crate) const CORE_0: CoreId = CoreId::new(0).unwrap();
@@ -82,6 +82,8 @@ pub struct DeviceAlloc {
     pub align: u64,
     /// HBM.
     pub hbm: HbmIndex,
+    /// Region of the HBM; 0 where the device has one.
+    pub region: u32,
     /// Core whose ring serves copies to it.
     pub core: CoreId,
     /// What for.
@@ -91,7 +93,8 @@ pub struct DeviceAlloc {
 impl DeviceAlloc {
     /// `size` bytes on HBM 0 for core 0.
     pub const fn new(size: u64) -> Self {
-        DeviceAlloc { size, align: 0, hbm: HBM_0, core: CORE_0, category: Category::UNKNOWN_DEVICE }
+        let category = Category::UNKNOWN_DEVICE;
+        DeviceAlloc { size, align: 0, hbm: HBM_0, region: 0, core: CORE_0, category }
     }
 }
 
@@ -154,11 +157,27 @@ impl<P: Platform> Client<P> {
             align: wishes.align,
             location: Location::Device,
             channel: wishes.hbm.number(),
+            region: wishes.region,
             core: wishes.core.number(),
             category: wishes.category,
             ..self.request()
         };
         Ok(DeviceBuffer::new(self.alloc(request).await?))
+    }
+
+    /// Allocates from the contiguous scratchpad of an HBM, which grows down from its end and is
+    /// given back newest first (specification 04 §4.5).
+    ///
+    /// # Errors
+    /// As [`Client::alloc_device`].
+    pub async fn alloc_scratchpad(
+        &self,
+        size: u64,
+        hbm: HbmIndex,
+        core: CoreId,
+    ) -> Result<DeviceBuffer<P>, Error> {
+        let category = Category::CONTIGUOUS_SCRATCHPAD_DEVICE;
+        self.alloc_device(DeviceAlloc { hbm, core, category, ..DeviceAlloc::new(size) }).await
     }
 
     /// Allocates host memory that the device reaches, and publishes it.
@@ -281,6 +300,18 @@ impl<P: Platform> Client<P> {
     pub async fn within(&self, address: DeviceAddr, len: u64) -> Result<View<'_, P>, Error> {
         Call::Find.admit(self.access())?;
         View::of(self.shared(), self.device().memory().within(address.0, len).await?)
+    }
+
+    /// All of the chunk that contains this address, for reading unless it is this client's own
+    /// (MEM_MC_GET_INFO).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchAddress`]; [`Error::Driver`] (EPERM) for memory of the driver's own; as
+    /// [`Client::by_handle`].
+    pub async fn find(&self, address: DeviceAddr) -> Result<Span<'_, P>, Error> {
+        Call::Find.admit(self.access())?;
+        let found = self.device().memory().search_pa(address.0, true).await?;
+        View::of(self.shared(), self.device().memory().lookup(found.handle)?)?.span(..)
     }
 
     /// Asks for a reset of these cores, or of the whole device.

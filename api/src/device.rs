@@ -82,11 +82,15 @@ impl<P: Platform> Device<P> {
         function: &P::Function,
     ) -> Result<Self, Error> {
         let platform = &driver.platform;
-        let Probed { pools, ladder } =
+        let Probed { mut pools, ladder } =
             probe(platform, function, &driver.config.device, &driver.table, |geometry| {
                 memory::make_pools(platform, driver.reserve_bytes, geometry)
             })
             .await?;
+        pools.set_window_space(ladder.index());
+        if let Some(map) = crate::windows::bar_map(function, ladder.hal()) {
+            pools.set_bar_map(map);
+        }
         let (memory, service) = MemoryService::new(pools);
         let Published { device: neuron, completion, reset, notify } =
             ladder.publish(memory.clone())?;
@@ -456,6 +460,18 @@ impl<P: Platform> Device<P> {
     /// [`Error::Removed`].
     pub async fn chunks(&self, channel: u32) -> Result<Vec<ChunkLine>, Error> {
         Ok(self.0.memory.dump(channel, usize::MAX).await?)
+    }
+
+    /// As [`Device::chunks`], but nothing where there are more than `capacity` (DUMP_MEM_CHUNKS).
+    ///
+    /// # Errors
+    /// [`Error::Driver`] (EAGAIN) with how many there are; [`Error::Removed`].
+    pub async fn chunks_up_to(
+        &self,
+        channel: u32,
+        capacity: usize,
+    ) -> Result<Vec<ChunkLine>, Error> {
+        Ok(self.0.memory.dump(channel, capacity).await?)
     }
 
     /// Every host chunk by address.

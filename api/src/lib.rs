@@ -36,6 +36,7 @@
 //! | `telemetry` | counters, metrics, questions to firmware |
 //! | `batch` | [`Batch`]: many copies behind one marker and one pair of doorbells |
 //! | `bounce` | host chunks through which plain slices travel |
+//! | `windows` | [`BarView`], [`BarRegion`]: memory and blocks of registers through the CPU, and for peers |
 //! | `topology` | [`Topology`]: who is linked to whom, and a drawing |
 //! | [`raw`] | the one call that can make a device do anything |
 //! | [`pattern`] | repeatable test data |
@@ -67,6 +68,7 @@ mod span;
 mod sync_words;
 mod telemetry;
 mod topology;
+mod windows;
 
 pub use batch::Batch;
 pub use buffer::{Buffer, DeviceBuffer, HostBuffer, View};
@@ -88,6 +90,7 @@ pub use span::{Fill, Span, Transfer};
 pub use sync_words::{Event, Semaphore};
 pub use telemetry::{DeviceTelemetry, Sensors};
 pub use topology::Topology;
+pub use windows::{BarRegion, BarView, HeldRanges};
 
 pub use axon_clients::ClientInfo;
 pub use axon_clients::core_sync::{
@@ -95,6 +98,10 @@ pub use axon_clients::core_sync::{
 };
 pub use axon_clients::gates::{self, Grant, Grants};
 pub use axon_clients::reservation::{CoreClaim, CoreSet, ReservationError};
+pub use axon_memory::exports::{
+    Export as ExportedRegion, ExportState, Peer, PeerPage, Registration,
+};
+pub use axon_memory::windows::Shown;
 pub use axon_memory::{ChunkInfo, ChunkLine, Usage};
 pub use axon_neuron::dma::{
     Claims, Direction, EngineState, EngineStatus, QueueSide, QueueStatus, RingOwner, Side,

@@ -12,7 +12,7 @@ use core::cell::RefCell;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use axon_platform::{BusAddr, DeviceAddr, DmaBuf};
-use axon_ports::{ChunkFacts, ClientId, Location, MemoryError, Pin};
+use axon_ports::{Category, ChunkFacts, ClientId, Location, MemoryError, Pin};
 use embassy_sync::blocking_mutex::Mutex;
 use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
 
@@ -49,6 +49,8 @@ pub struct SpecialBlock {
     pub peer: BusAddr,
     /// What may be done through it.
     pub rights: Rights,
+    /// What it is: [`Shown::Special`], or a channel.
+    pub shown: Shown,
 }
 
 /// What a window shows.
@@ -69,6 +71,7 @@ pub(crate) struct WindowRecord {
     pub(crate) peer: BusAddr,
     pub(crate) client: ClientId,
     pub(crate) shown: Shown,
+    pub(crate) rights: Rights,
     open: AtomicBool,
     held: Mutex<CriticalSectionRawMutex, RefCell<Held>>,
 }
@@ -87,11 +90,13 @@ impl WindowRecord {
         peer: BusAddr,
         client: ClientId,
         shown: Shown,
+        rights: Rights,
         pin: Option<Pin>,
     ) -> Self {
         let held = Held { pin, peers: Vec::new() };
         let held = Mutex::new(RefCell::new(held));
-        WindowRecord { address, size, peer, client, shown, open: AtomicBool::new(true), held }
+        let open = AtomicBool::new(true);
+        WindowRecord { address, size, peer, client, shown, rights, open, held }
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -143,17 +148,12 @@ impl WindowRecord {
 /// One window of a client. Dropping it unmaps it.
 pub struct Window {
     pub(crate) record: Arc<WindowRecord>,
-    rights: Rights,
     facts: Option<ChunkFacts>,
 }
 
 impl Window {
-    pub(crate) fn new(
-        record: Arc<WindowRecord>,
-        rights: Rights,
-        facts: Option<ChunkFacts>,
-    ) -> Self {
-        Window { record, rights, facts }
+    pub(crate) fn new(record: Arc<WindowRecord>, facts: Option<ChunkFacts>) -> Self {
+        Window { record, facts }
     }
 
     /// The address that names its first byte.
@@ -168,7 +168,7 @@ impl Window {
 
     /// What may be done through it.
     pub fn rights(&self) -> Rights {
-        self.rights
+        self.record.rights
     }
 
     /// Where a peer device finds its first byte.
@@ -204,16 +204,20 @@ impl core::fmt::Debug for Window {
         f.debug_struct("Window")
             .field("address", &self.record.address)
             .field("size", &self.record.size)
-            .field("rights", &self.rights)
+            .field("rights", &self.record.rights)
             .finish()
     }
 }
 
 /// Who may map a chunk, and how (specification 04 §9.1): the owner as it likes, others to look;
-/// the driver's own chunks and another client's notification queue nobody.
+/// the driver's own chunks and another client's notification queue nobody. What rings are made of is
+/// for looking only: descriptors enter it checked (specification 03 §5.4).
 pub(crate) fn rights(facts: &ChunkFacts, client: ClientId) -> Result<Rights, MemoryError> {
     if facts.owner == Some(client) {
-        return Ok(Rights::ReadWrite);
+        return Ok(match facts.category {
+            Category::DMA_RINGS_HOST | Category::DMA_RINGS_DEVICE => Rights::ReadOnly,
+            _ => Rights::ReadWrite,
+        });
     }
     if facts.owner.is_none() || crate::set::is_notification(facts.category) {
         return Err(MemoryError::Forbidden { what: "a window" });
@@ -224,7 +228,7 @@ pub(crate) fn rights(facts: &ChunkFacts, client: ClientId) -> Result<Rights, Mem
 /// Whether a window of `size` may be put on a chunk: all of it, or for a contiguous scratchpad as
 /// far as an access may reach.
 pub(crate) fn fits(facts: &ChunkFacts, size: u64) -> bool {
-    let scratchpad = facts.category == axon_ports::Category::CONTIGUOUS_SCRATCHPAD_DEVICE
+    let scratchpad = facts.category == Category::CONTIGUOUS_SCRATCHPAD_DEVICE
         && facts.location == Location::Device;
     size == facts.size || scratchpad && size > 0 && size <= facts.reach
 }

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use axon_platform::BusAddr;
-use axon_ports::{ChunkFacts, ClientId, Location, MemoryError, Pin};
+use axon_ports::{ChunkFacts, ClientId, DeviceIndex, Location, MemoryError, Pin};
 
 use super::MemorySet;
 use crate::config::{CARVEOUT, PAGE};
@@ -43,6 +43,7 @@ impl Windows {
         size: u64,
         peer: BusAddr,
         shown: Shown,
+        rights: Rights,
         pin: Option<Pin>,
     ) -> Result<Arc<WindowRecord>, MemoryError> {
         self.records.retain(|record| record.is_open());
@@ -51,7 +52,7 @@ impl Windows {
         let end = address.checked_add(size).and_then(|end| end.checked_add(2 * LARGE_PAGE));
         let end = end.filter(|&end| end < 1 << 63).ok_or(MemoryError::NoRecords)?;
         self.next_address = end & !(LARGE_PAGE - 1);
-        let record = Arc::new(WindowRecord::new(address, size, peer, client, shown, pin));
+        let record = Arc::new(WindowRecord::new(address, size, peer, client, shown, rights, pin));
         self.records.push(record.clone());
         Ok(record)
     }
@@ -86,6 +87,11 @@ impl<S: HostSource> MemorySet<S> {
         self.state.windows.bar_map = Some(bar_map);
     }
 
+    /// Gives the windows of this device addresses that no other device's have.
+    pub fn set_window_space(&mut self, device: DeviceIndex) {
+        self.state.windows.next_address = FIRST_ADDRESS + (u64::from(device.number()) << 48);
+    }
+
     /// A window on the chunk that contains `cookie`: all of it from its base, or the part of a
     /// contiguous scratchpad's run that an access may reach. The owner may change it, others may look.
     ///
@@ -108,8 +114,8 @@ impl<S: HostSource> MemorySet<S> {
         }
         let (peer, shown) = self.shown(&facts, size)?;
         let pin = self.table.pin_name(name).ok_or(MemoryError::NoSuchAddress { pa: cookie })?;
-        let record = self.state.windows.enter(client, size, peer, shown, Some(pin))?;
-        Ok(Window::new(record, rights, Some(facts)))
+        let record = self.state.windows.enter(client, size, peer, shown, rights, Some(pin))?;
+        Ok(Window::new(record, Some(facts)))
     }
 
     /// What a window on a chunk shows, and where a peer finds it.
@@ -142,9 +148,10 @@ impl<S: HostSource> MemorySet<S> {
         if block.size == 0 || !block.size.is_multiple_of(PAGE) {
             return Err(MemoryError::Invalid { what: "window size", value: block.size });
         }
+        let (peer, rights) = (block.peer, block.rights);
         let windows = &mut self.state.windows;
-        let record = windows.enter(client, block.size, block.peer, Shown::Special, None)?;
-        Ok(Window::new(record, block.rights, None))
+        let record = windows.enter(client, block.size, peer, block.shown, rights, None)?;
+        Ok(Window::new(record, None))
     }
 
     /// What lies at `address` inside one of the client's own windows (GET_VA_PLACEMENT).
@@ -158,14 +165,15 @@ impl<S: HostSource> MemorySet<S> {
     /// Exports `[address, address + size)` of one of the client's windows.
     ///
     /// # Errors
-    /// [`MemoryError::Invalid`] where no window contains all of it, or for a size of 0.
+    /// [`MemoryError::Invalid`] where no window contains all of it, or for a size of 0;
+    /// [`MemoryError::Forbidden`] for a window that is for looking only.
     pub fn export(
         &mut self,
         client: ClientId,
         address: u64,
         size: u64,
     ) -> Result<Export, MemoryError> {
-        let window = self.own_window(client, address)?;
+        let window = self.peer_window(client, address)?;
         Export::new(self.state.windows.number(), window, address, size)
     }
 
@@ -173,7 +181,7 @@ impl<S: HostSource> MemorySet<S> {
     ///
     /// # Errors
     /// [`MemoryError::Invalid`] where no window contains all of it, it does not start on a page, or
-    /// for a size of 0.
+    /// for a size of 0; [`MemoryError::Forbidden`] for a window that is for looking only.
     pub fn register(
         &mut self,
         client: ClientId,
@@ -181,8 +189,21 @@ impl<S: HostSource> MemorySet<S> {
         size: u64,
         peer: Arc<dyn Peer>,
     ) -> Result<Registration, MemoryError> {
-        let window = self.own_window(client, address)?;
+        let window = self.peer_window(client, address)?;
         Registration::new(self.state.windows.number(), window, address, size, peer)
+    }
+
+    /// A window that a peer may be given, which writes as it likes.
+    fn peer_window(
+        &mut self,
+        client: ClientId,
+        address: u64,
+    ) -> Result<Arc<WindowRecord>, MemoryError> {
+        let window = self.own_window(client, address)?;
+        match window.rights {
+            Rights::ReadWrite => Ok(window),
+            Rights::ReadOnly => Err(MemoryError::Forbidden { what: "giving a peer this window" }),
+        }
     }
 
     fn own_window(

@@ -178,10 +178,16 @@ fn a_windows_address_is_found_by_its_owner_only() {
 #[test]
 fn special_blocks_have_windows_without_a_chunk() {
     let mut set = with_bar4();
-    let block = SpecialBlock { size: 0x2000, peer: BusAddr(0x9000_0000), rights: Rights::ReadOnly };
+    let block = SpecialBlock {
+        size: 0x2000,
+        peer: BusAddr(0x9000_0000),
+        rights: Rights::ReadOnly,
+        shown: Shown::Special,
+    };
     let window = set.map_special(client(1).0, block).unwrap();
     assert_eq!((window.size(), window.rights()), (0x2000, Rights::ReadOnly));
     assert_eq!(set.placement(client(1).0, window.address() + 1).unwrap(), Shown::Special);
+    assert_eq!(errno(set.export(client(1).0, window.address(), 0x1000)), Errno::EPERM);
     for size in [0, 1, 0x1001] {
         assert!(set.map_special(client(1).0, SpecialBlock { size, ..block }).is_err());
     }
