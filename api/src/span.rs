@@ -38,6 +38,11 @@ impl<'a, P: Platform> Span<'a, P> {
         self.address
     }
 
+    /// Whether this client may change it.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
     /// A transfer of all of this range to `target`, of the same length. Nothing happens before
     /// its first poll or [`Transfer::start`].
     ///

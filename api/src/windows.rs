@@ -9,11 +9,11 @@ use alloc::vec::Vec;
 use core::ops::{Bound, RangeBounds};
 
 use axon_clients::gates::{GateError, Grant};
-use axon_memory::windows::{BarMap, Rights, Shown, SpecialBlock, Window};
 use axon_memory::exports::{Export, Peer, Registration};
+use axon_memory::windows::{BarMap, Rights, Shown, SpecialBlock, Window};
 use axon_neuron::hal::{Block, Hal, Resource, SpecialWindow};
 use axon_platform::{BusAddr, DeviceAddr, MmioWindow, PciFunction, Platform};
-use axon_ports::{CoreId, DeviceIndex, HbmIndex, Location, MemoryError, Pin};
+use axon_ports::{ClientId, CoreId, DeviceIndex, HbmIndex, Location, MemoryError, Pin};
 
 use crate::calls::Call;
 use crate::client::Shared;
@@ -47,7 +47,10 @@ enum Behind {
     /// HBM from this address on.
     Memory(DeviceAddr),
     /// Registers from this offset on, of this core.
-    Registers { offset: u64, core: Option<CoreId> },
+    Registers {
+        offset: u64,
+        core: Option<CoreId>,
+    },
 }
 
 /// A window of a client. Dropping it unmaps it; it also ends with its client. The chunk behind it
@@ -66,6 +69,11 @@ impl<P: Platform> BarView<P> {
     /// memory is there.
     pub fn address(&self) -> u64 {
         self.window.address()
+    }
+
+    /// Whose it is.
+    pub fn client(&self) -> ClientId {
+        self.client.access.client()
     }
 
     /// Bytes.
@@ -137,7 +145,10 @@ impl<P: Platform> BarView<P> {
             Behind::Host => Ok(self.window.host().ok_or(self.ended())?.write(offset, data)?),
             Behind::Memory(base) => {
                 if !(offset | data.len() as u64).is_multiple_of(4) {
-                    return Err(Error::InvalidArgument { what: "part of a word at", value: offset });
+                    return Err(Error::InvalidArgument {
+                        what: "part of a word at",
+                        value: offset,
+                    });
                 }
                 let mut address = base.0 + offset;
                 for piece in data.chunks(PIECE) {
@@ -402,7 +413,10 @@ impl<P: Platform> Client<P> {
     /// # Errors
     /// [`Error::InvalidArgument`] with the address of the first that is not; [`Error::NoRecords`];
     /// [`Error::NotAttached`]. Nothing is held.
-    pub async fn hold_host_ranges(&self, ranges: &[(DeviceAddr, u64)]) -> Result<HeldRanges, Error> {
+    pub async fn hold_host_ranges(
+        &self,
+        ranges: &[(DeviceAddr, u64)],
+    ) -> Result<HeldRanges, Error> {
         Call::Map.admit(self.access())?;
         let mut list = Vec::new();
         list.try_reserve_exact(ranges.len()).map_err(|_| MemoryError::NoRecords)?;
@@ -419,7 +433,7 @@ impl<P: Platform> Driver<P> {
     /// [`Error::InvalidArgument`] for an address in none of them.
     pub async fn placement(
         &self,
-        client: axon_ports::ClientId,
+        client: ClientId,
         address: u64,
     ) -> Result<(DeviceIndex, Shown), Error> {
         for device in self.devices() {

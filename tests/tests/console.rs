@@ -14,6 +14,11 @@ fn mem_e01_mem_e02_mem_e05_mem_e08_mem_e13_mem_e17_mem_e41_mem_e42_mem_e48_memor
 }
 
 #[test]
+fn mem_e58_mem_e62_mem_e64_mem_e66_mem_e79_mem_e84_mem_e85_mem_e87_mem_e88_windows() {
+    check("windows");
+}
+
+#[test]
 fn dma_e01_dma_e02_mem_e37_api_e20_api_e21_copies() {
     check("copies");
 }
@@ -76,8 +81,17 @@ fn st_e53_st_e55_st_e56_pod() {
 /// What was kept with one product holds on the others.
 #[test]
 fn every_product_keeps_the_sessions() {
-    let sessions =
-        ["clients", "copies", "gone", "invalid", "late-marker", "posting", "resets", "telemetry"];
+    let sessions = [
+        "clients",
+        "copies",
+        "gone",
+        "invalid",
+        "late-marker",
+        "posting",
+        "resets",
+        "telemetry",
+        "windows",
+    ];
     for product in PRODUCTS {
         sessions.iter().for_each(|name| replay(name, product));
     }

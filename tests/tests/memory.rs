@@ -1,7 +1,7 @@
 //! Memory end to end: what clients see of the memory service, on every product.
 
 use axon::ports::Location;
-use axon::{Client, Context, DeviceAlloc, HostAlloc};
+use axon::{Client, Context, DeviceAlloc, Grant, Grants, HostAlloc, OpenOptions};
 use axon_hosted::Machine;
 use axon_platform::{DeviceAddr, Errno};
 use axon_ports::CoreId;
@@ -126,5 +126,120 @@ fn host_memory_is_counted_for_its_client_and_given_back() {
         let host = client.alloc_host(HostAlloc::new(0x1001)).await.unwrap();
         assert_eq!(host.facts().location, Location::Host);
         assert_eq!(client.device().memory_totals().host, before.host + 0x2000);
+    });
+}
+
+#[test]
+fn a_window_ends_with_its_client_and_holds_its_memory_until_then() {
+    on_each("{}", async |cx| {
+        let client = open(&cx).await;
+        let hbm = client.alloc_device(DeviceAlloc::new(8192)).await.unwrap();
+        let view = hbm.window().await.unwrap();
+        view.write(0, &[1, 2, 3, 4]).unwrap();
+        let device = client.device().clone();
+        hbm.close().await.unwrap();
+        let other = open(&cx).await;
+        let next = other.alloc_device(DeviceAlloc::new(8192)).await.unwrap();
+        next.write(0, &[9; 4]).await.unwrap();
+        let mut bytes = [0; 4];
+        view.read(0, &mut bytes).unwrap();
+        assert_eq!(bytes, [1, 2, 3, 4], "mem_e62: not given to anybody else");
+        client.close().await;
+        assert!(!view.is_open());
+        assert_eq!(view.read(0, &mut bytes).unwrap_err().errno(), Errno::EACCES);
+        drop(view);
+        next.close().await.unwrap();
+        other.close().await;
+        assert_eq!(device.memory_totals().draining, 0);
+    });
+}
+
+#[test]
+fn mem_e66_windows_on_what_others_own_and_on_rings_are_for_looking() {
+    on_each("{}", async |cx| {
+        let [client, other] = [open(&cx).await, open(&cx).await];
+        let mine = client.alloc_host(HostAlloc::new(4096)).await.unwrap();
+        let view = other.window(mine.device_addr(), 4096).await.unwrap();
+        assert!(!view.is_writable());
+        assert_eq!(view.write(0, &[1; 4]).unwrap_err().errno(), Errno::EPERM);
+        assert_eq!(view.export(..).await.err().unwrap().errno(), Errno::EPERM);
+        let category = axon_ports::Category::DMA_RINGS_HOST;
+        let ring = client.alloc_host(HostAlloc { category, ..HostAlloc::new(4096) }).await.unwrap();
+        let view = ring.window().await.unwrap();
+        assert_eq!(view.write(0, &[1; 4]).unwrap_err().errno(), Errno::EPERM);
+        let own = mine.window().await.unwrap();
+        for (start, end) in [(0, 0), (0, 4097), (4097, u64::MAX), (1, 0), (u64::MAX, u64::MAX)] {
+            assert_eq!(own.export(start..end).await.err().unwrap().errno(), Errno::EINVAL);
+        }
+        assert_eq!(own.export(0..=u64::MAX).await.err().unwrap().errno(), Errno::EINVAL);
+        own.export(..).await.unwrap();
+    });
+}
+
+#[test]
+fn all_of_an_hbm_is_for_who_has_the_grant() {
+    on("trn2", async |cx| {
+        let client = open(&cx).await;
+        let hbm = client.alloc_device(DeviceAlloc::new(4096)).await.unwrap();
+        hbm.write_by_dma(0, b"here").await.unwrap();
+        let window = client.hbm_window(axon_ports::HbmIndex::new(0).unwrap()).await.unwrap();
+        let mut bytes = [0; 4];
+        window.read(hbm.device_addr().0, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"here");
+        let grants = Grants::ALL.without(Grant::RawDram);
+        let device = cx.driver.device(0).unwrap();
+        let poor =
+            device.open_with(OpenOptions { grants, ..OpenOptions::default() }).await.unwrap();
+        let refused = poor.hbm_window(axon_ports::HbmIndex::new(0).unwrap()).await;
+        assert_eq!(refused.err().unwrap().errno(), Errno::EPERM);
+    });
+    on("trn1", async |cx| {
+        let refused = open(&cx).await.hbm_window(axon_ports::HbmIndex::new(0).unwrap()).await;
+        assert_eq!(refused.err().unwrap().errno(), Errno::EINVAL);
+    });
+}
+
+#[test]
+fn mem_e57_mem_e28_found_chunks_and_scratchpads() {
+    on_each("{}", async |cx| {
+        let client = open(&cx).await;
+        let hbm = axon_ports::HbmIndex::new(0).unwrap();
+        let core = CoreId::ALL[0];
+        let first = client.alloc_scratchpad(8192, hbm, core).await.unwrap();
+        let second = client.alloc_scratchpad(4096, hbm, core).await.unwrap();
+        assert_eq!(second.device_addr().0 + 4096, first.device_addr().0, "grows down");
+        assert_eq!(
+            second.window_len(12_288).await.unwrap().size(),
+            12_288,
+            "to the end of the run"
+        );
+        assert!(second.window_len(12_289).await.is_err());
+        let found = client.find(DeviceAddr(first.device_addr().0 + 5)).await.unwrap();
+        assert_eq!((found.address(), found.len()), (first.device_addr(), 8192));
+        let errno = async |address| client.find(DeviceAddr(address)).await.err().unwrap().errno();
+        assert_eq!(errno(0).await, Errno::EPERM, "mem_e57");
+        assert_eq!(errno(1 << 63).await, Errno::ENOMEM);
+        assert_eq!(errno(u64::MAX).await, Errno::ENOMEM);
+        drop(found);
+        second.close().await.unwrap();
+        first.close().await.unwrap();
+    });
+}
+
+#[test]
+fn placement_names_the_device() {
+    on("trn1,trn2", async |cx| {
+        cx.driver.settled().await;
+        let first = cx.driver.device(0).unwrap().open().await.unwrap();
+        let second = cx.driver.device(1).unwrap().open_as(first.id()).await.unwrap();
+        let mut views = Vec::new();
+        for client in [&first, &second] {
+            let buffer = client.alloc_host(HostAlloc::new(4096)).await.unwrap();
+            views.push(buffer.window().await.unwrap());
+        }
+        for (index, view) in views.iter().enumerate() {
+            let (device, shown) = cx.driver.placement(first.id(), view.address()).await.unwrap();
+            assert_eq!((device.number() as usize, shown), (index, axon::Shown::Host));
+        }
     });
 }

@@ -2,7 +2,10 @@
 
 use alloc::collections::BTreeMap;
 
-use axon::{Client, CoreClaim, Device, Driver, Error, InfoClient, NotificationQueue, Transfer};
+use axon::{
+    BarView, Client, CoreClaim, Device, Driver, Error, ExportedRegion, HeldRanges, InfoClient,
+    NotificationQueue, Registration, Transfer,
+};
 use axon_platform::{Errno, Platform};
 
 use crate::answer::{Failure, Fields, Outcome};
@@ -42,6 +45,10 @@ pub struct Session<P: Platform> {
     pub(crate) frames: u64,
     pub(crate) claims: Numbered<CoreClaim>,
     pub(crate) queues: Numbered<NotificationQueue<P>>,
+    pub(crate) windows: Numbered<BarView<P>>,
+    pub(crate) exports: Numbered<ExportedRegion>,
+    pub(crate) peers: Numbered<Registration>,
+    pub(crate) holds: Numbered<HeldRanges>,
 }
 
 /// Things under numbers that are never used twice.
@@ -92,6 +99,10 @@ impl<P: Platform> Session<P> {
             frames: 0,
             claims: Numbered::new(),
             queues: Numbered::new(),
+            windows: Numbered::new(),
+            exports: Numbered::new(),
+            peers: Numbered::new(),
+            holds: Numbered::new(),
         }
     }
 

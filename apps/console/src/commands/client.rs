@@ -36,6 +36,7 @@ pub(super) async fn close<P: Platform>(session: &mut Session<P>, words: &mut Wor
     if session.current == Some(number) {
         session.current = None;
     }
+    session.windows.retain(|window| u64::from(window.client().number()) != number);
     session.claims.retain(|claim| u64::from(claim.client().number()) != number);
     if let Opened::Normal(client) = opened {
         end(client).await;

@@ -1,10 +1,12 @@
-//! `alloc`, `free`, `retain`, `lookup`, `search`, `within`, `mem`, `chunks`, `handles`.
+//! `alloc`, `free`, `retain`, `lookup`, `pa`, `search`, `within`, `find`, `program`, `mem`,
+//! `chunks`, `handles`.
 
 use axon::ChunkLine;
-use axon::ports::{AllocRequest, Category, ChunkFacts, ClientId, Lifespan, Location};
+use axon::ports::{AllocRequest, Category, ChunkFacts, ClientId, CoreId, Lifespan, Location};
 use axon_platform::{DeviceAddr, Platform};
 
 use crate::answer::{Failure, Fields, Outcome};
+use crate::number;
 use crate::session::Session;
 use crate::words::Words;
 
@@ -63,7 +65,7 @@ fn lifespan(word: &str) -> Result<Lifespan, Failure> {
 fn category(word: &str) -> Result<Category, Failure> {
     match Category::from_name(word) {
         Some(category) => Ok(category),
-        None => Ok(Category(crate::number::limited("type", word, u32::MAX.into())? as u32)),
+        None => Ok(Category(number::limited("type", word, u32::MAX.into())? as u32)),
     }
 }
 
@@ -94,6 +96,14 @@ pub(super) fn lookup<P: Platform>(session: &Session<P>, words: &mut Words<'_>) -
     Ok(describe(Fields::new().with("handle", handle), &facts))
 }
 
+/// `pa H`: the address that the device uses, tagged for host memory; also the cookie of a window.
+pub(super) fn address<P: Platform>(session: &Session<P>, words: &mut Words<'_>) -> Outcome {
+    let handle = words.number("handle")?;
+    words.finish()?;
+    let facts = session.client()?.by_handle(handle)?.facts();
+    Ok(Fields::new().address("pa", facts.pa.0))
+}
+
 /// `search PA`: the chunk that contains an address.
 pub(super) async fn search<P: Platform>(
     session: &mut Session<P>,
@@ -115,6 +125,27 @@ pub(super) async fn within<P: Platform>(
     words.finish()?;
     let facts = session.client()?.within(DeviceAddr(address), len).await?.facts();
     Ok(describe(Fields::new(), &facts))
+}
+
+/// `find PA`: the chunk that contains an address, as something to copy from or to.
+pub(super) async fn find<P: Platform>(session: &Session<P>, words: &mut Words<'_>) -> Outcome {
+    let address = words.number("address")?;
+    words.finish()?;
+    let span = session.client()?.find(DeviceAddr(address)).await?;
+    let fields = Fields::new().address("pa", span.address().0).with("size", span.len());
+    Ok(fields.with("writable", span.is_writable()))
+}
+
+/// `program NC ADDRESS HEX`: writes into an engine of a core by one copy on its ring.
+pub(super) async fn program<P: Platform>(session: &Session<P>, words: &mut Words<'_>) -> Outcome {
+    let core = words.limited("core", u32::MAX.into())? as u32;
+    let address = words.number("address")?;
+    let data = number::bytes("data", words.word("data")?)?;
+    words.finish()?;
+    let outside = axon::Error::NoSuchAddress { address };
+    let core = CoreId::new(core).ok_or(outside)?;
+    session.client()?.program_engine(core, DeviceAddr(address), &data).await?;
+    Ok(Fields::new().with("bytes", data.len()))
 }
 
 fn describe(fields: Fields, facts: &ChunkFacts) -> Fields {
@@ -154,7 +185,8 @@ pub(super) async fn totals<P: Platform>(
         .with("largest", arenas.iter().map(|arena| arena.largest).max().unwrap_or(0)))
 }
 
-/// `chunks [DEV] [channel=]`: device chunks by address, whoever owns them.
+/// `chunks [DEV] [channel= limit=]`: device chunks by address, whoever owns them; EAGAIN where a
+/// channel has more than `limit`.
 pub(super) async fn chunks<P: Platform>(
     session: &mut Session<P>,
     words: &mut Words<'_>,
@@ -162,6 +194,7 @@ pub(super) async fn chunks<P: Platform>(
 ) -> Outcome {
     let device = session.device(words, 0)?;
     let only = words.option_limited("channel", u32::MAX.into())?;
+    let limit = words.option_number("limit")?.map_or(usize::MAX, |limit| limit as usize);
     words.finish()?;
     let channels = match only {
         Some(channel) => channel as u32..=channel as u32,
@@ -169,7 +202,7 @@ pub(super) async fn chunks<P: Platform>(
     };
     let mut count = 0;
     for channel in channels {
-        let lines = device.chunks(channel).await?;
+        let lines = device.chunks_up_to(channel, limit).await?;
         count += lines.len();
         lines.iter().for_each(|line| rows(&line_row(line)));
     }

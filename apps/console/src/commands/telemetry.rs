@@ -1,4 +1,4 @@
-//! `metrics`, `tree`, `counters`, `count`, `hwcounters`, `log`, `trace`, `poster` (specification 07 §16.6).
+//! `metrics`, `tree`, `counters`, `count`, `datastore`, `hwcounters`, `log`, `trace`, `poster` (specification 07 §16.6).
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -183,6 +183,24 @@ pub(super) fn count<P: Platform>(session: &Session<P>, words: &mut Words<'_>) ->
     };
     changed.map_err(axon::Error::from)?;
     Ok(Fields::new())
+}
+
+/// `datastore acquire|release`: the current client's slab of counters.
+pub(super) fn datastore<P: Platform>(session: &Session<P>, words: &mut Words<'_>) -> Outcome {
+    let form = words.word("form")?;
+    words.finish()?;
+    let client = session.client()?;
+    match form {
+        "acquire" => {
+            let datastore = client.datastore()?;
+            let fields = Fields::new().with("client", datastore.client().number());
+            Ok(fields
+                .address("pa", datastore.address().0)
+                .with("size", axon::metrics::datastore::SLAB_BYTES))
+        }
+        "release" => client.release_datastore().map(|()| Fields::new()).map_err(Failure::from),
+        other => Err(Failure::invalid(format_args!("`{other}` is neither acquire nor release"))),
+    }
 }
 
 /// `hwcounters ADDRESS|bar0+OFF [count=1 step=4] [dev=]`: has firmware read registers; the sum is that

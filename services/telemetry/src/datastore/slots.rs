@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use axon_platform::DmaBuf;
+use axon_platform::{DeviceAddr, DmaBuf};
 use axon_ports::{Chunk, ClientId, CoreId, Pin};
 
 use super::{SLAB_BYTES, SLABS, layout};
@@ -14,7 +14,7 @@ use crate::{CORE_COUNTERS, CoreCounter, DeviceCounter, Error};
 /// The memory of one slab, held against reuse.
 pub struct Slab {
     memory: DmaBuf,
-    _pin: Pin,
+    pin: Pin,
     _chunk: Option<Chunk>,
 }
 
@@ -32,7 +32,7 @@ impl Slab {
 
     fn new(pin: Pin, chunk: Option<Chunk>) -> Option<Slab> {
         let memory = pin.host()?.slice(0, SLAB_BYTES).ok()?;
-        Some(Slab { memory, _pin: pin, _chunk: chunk })
+        Some(Slab { memory, pin, _chunk: chunk })
     }
 }
 
@@ -46,6 +46,10 @@ pub(crate) struct SlabShared {
 impl SlabShared {
     pub(crate) fn memory(&self) -> &DmaBuf {
         &self.slab.memory
+    }
+
+    pub(crate) fn address(&self) -> DeviceAddr {
+        self.slab.pin.pa()
     }
 
     pub(crate) fn is_tenancy(&self, tenancy: u32) -> bool {

@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 
+use axon_platform::DeviceAddr;
 use axon_ports::{ClientId, CoreId};
 
 use super::layout::{self, Record};
@@ -31,6 +32,11 @@ impl Datastore {
     /// Whose counters these are.
     pub fn client(&self) -> ClientId {
         self.client
+    }
+
+    /// Address of the slab as the device sees it.
+    pub fn address(&self) -> DeviceAddr {
+        self.slab.address()
     }
 
     /// Adds to a counter of a core.
