@@ -200,7 +200,7 @@ fn all_of_an_hbm_is_for_who_has_the_grant() {
 }
 
 #[test]
-fn mem_e57_mem_e28_found_chunks_and_scratchpads() {
+fn mem_e57_found_chunks_and_scratchpads() {
     on_each("{}", async |cx| {
         let client = open(&cx).await;
         let hbm = axon_ports::HbmIndex::new(0).unwrap();
