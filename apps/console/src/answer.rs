@@ -105,15 +105,21 @@ impl Fields {
 
     /// Appends a key.
     #[must_use]
-    pub fn with(mut self, key: &'static str, value: impl Into<Value>) -> Self {
-        self.0.push((key, value.into()));
+    pub fn with(self, key: &'static str, value: impl Into<Value>) -> Self {
+        self.with_value(key, value.into())
+    }
+
+    /// Once in the image: there are hundreds of callers.
+    #[inline(never)]
+    fn with_value(mut self, key: &'static str, value: Value) -> Self {
+        self.0.push((key, value));
         self
     }
 
     /// Appends an address, register value or map.
     #[must_use]
     pub fn address(self, key: &'static str, value: u64) -> Self {
-        self.with(key, Value::Address(value))
+        self.with_value(key, Value::Address(value))
     }
 
     /// Value of the first key.
@@ -161,6 +167,7 @@ impl Failure {
     }
 
     /// A line that cannot be carried out as it is written: EINVAL, nothing done.
+    #[cold]
     pub fn invalid(sentence: impl fmt::Display) -> Self {
         Failure::new(Errno::EINVAL, sentence)
     }

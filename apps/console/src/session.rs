@@ -1,6 +1,7 @@
 //! What the console holds open: clients, transfers under way, the current client and device.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use axon::{
     BarView, Client, CoreClaim, Device, Driver, Error, ExportedRegion, HeldRanges, InfoClient,
@@ -52,37 +53,46 @@ pub struct Session<P: Platform> {
 }
 
 /// Things under numbers that are never used twice.
+///
+/// A list by number: there are few, and a tree would be in the image once for each kind of thing.
 pub(crate) struct Numbered<T> {
-    things: BTreeMap<u64, T>,
+    things: Vec<(u64, T)>,
     last: u64,
 }
 
 impl<T> Numbered<T> {
     pub(crate) const fn new() -> Self {
-        Numbered { things: BTreeMap::new(), last: 0 }
+        Numbered { things: Vec::new(), last: 0 }
     }
 
     pub(crate) fn insert(&mut self, thing: T) -> u64 {
         self.last += 1;
-        self.things.insert(self.last, thing);
+        self.things.push((self.last, thing));
         self.last
     }
 
     pub(crate) fn retain(&mut self, keep: impl Fn(&T) -> bool) {
-        self.things.retain(|_, thing| keep(thing));
+        self.things.retain(|(_, thing)| keep(thing));
     }
 
     pub(crate) fn get(&mut self, what: &str, number: u64) -> Result<&mut T, Failure> {
-        self.things
-            .get_mut(&number)
-            .ok_or_else(|| Failure::invalid(format_args!("{what} {number} is not open")))
+        let at = self.place(number).ok_or_else(|| not_open(what, number))?;
+        self.things.get_mut(at).map(|(_, thing)| thing).ok_or_else(|| not_open(what, number))
     }
 
     pub(crate) fn take(&mut self, what: &str, number: u64) -> Result<T, Failure> {
-        self.things
-            .remove(&number)
-            .ok_or_else(|| Failure::invalid(format_args!("{what} {number} is not open")))
+        let at = self.place(number).ok_or_else(|| not_open(what, number))?;
+        Ok(self.things.remove(at).1)
     }
+
+    fn place(&self, number: u64) -> Option<usize> {
+        self.things.iter().position(|(there, _)| *there == number)
+    }
+}
+
+#[cold]
+fn not_open(what: &str, number: u64) -> Failure {
+    Failure::invalid(format_args!("{what} {number} is not open"))
 }
 
 impl<P: Platform> Session<P> {
