@@ -60,10 +60,7 @@ calls! {
     WriteInline         MemBufZerocopy64    ["Buffer::write_inline" "View::write_inline"];
     Name                MemGetInfo          ["Client::by_handle" "Client::retain" "Buffer::span" "View::span" "View::span_at" "HostBuffer::memory"];
     Find                MemMcGetInfo        ["Client::search" "Client::within" "Client::find"];
-    Map                 MemGetInfo          ["Client::window" "Buffer::window" "Buffer::window_len" "BarView::read" "BarView::write" "Client::hold_host_ranges"];
-    Region              ResourceMmapInfo    ["Client::region" "Client::hbm_window"];
-    Export              DmabufFd            ["Client::export" "Client::register_peer" "BarView::export" "BarView::register_peer"];
-    Placement           GetVaPlacement      ["Driver::placement"];
+    Map                 MemGetInfo          ["Client::window" "Client::region" "Client::hbm_window" "Client::export" "Client::register_peer" "Client::hold_host_ranges" "Buffer::window" "Buffer::window_len" "BarView::read" "BarView::write" "BarView::export" "BarView::register_peer"];
     Fill                Memset              ["Span::fill" "Buffer::fill"];
     EngineInit          DmaEngInit          ["QueueCommands::engine_init"];
     EngineSetState      DmaEngSetState      ["QueueCommands::engine_set_state"];

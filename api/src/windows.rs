@@ -16,7 +16,7 @@ use axon_platform::{BusAddr, DeviceAddr, MmioWindow, PciFunction, Platform};
 use axon_ports::{ClientId, CoreId, DeviceIndex, HbmIndex, Location, MemoryError, Pin};
 
 use crate::calls::Call;
-use crate::client::Shared;
+use crate::client::{CORE_0, Shared};
 use crate::{Buffer, Client, Driver, Error};
 
 /// Bytes that the driver moves at once through the memory window.
@@ -44,8 +44,11 @@ pub(crate) fn bar_map(function: &impl PciFunction, hal: &Hal) -> Option<Arc<dyn 
 #[derive(Clone, Copy)]
 enum Behind {
     Host,
-    /// HBM from this address on.
-    Memory(DeviceAddr),
+    /// HBM from this address on; this core's state decides whether it may be written.
+    Memory {
+        base: DeviceAddr,
+        core: CoreId,
+    },
     /// Registers from this offset on, of this core.
     Registers {
         offset: u64,
@@ -107,9 +110,9 @@ impl<P: Platform> BarView<P> {
         self.check(offset, into.len() as u64)?;
         match self.behind {
             Behind::Host => Ok(self.window.host().ok_or(self.ended())?.read(offset, into)?),
-            Behind::Memory(base) => {
+            Behind::Memory { base, .. } => {
                 let neuron = self.client.device.neuron();
-                self.client.device.check_ready()?;
+                self.client.device.neuron().check_ready()?;
                 let (address, len) = (DeviceAddr(base.0 + offset), into.len() as u64);
                 let at = neuron.hal().memory_window_offset(address, len)?;
                 match neuron.memory_window() {
@@ -143,7 +146,7 @@ impl<P: Platform> BarView<P> {
         let neuron = self.client.device.neuron();
         match self.behind {
             Behind::Host => Ok(self.window.host().ok_or(self.ended())?.write(offset, data)?),
-            Behind::Memory(base) => {
+            Behind::Memory { base, core } => {
                 if !(offset | data.len() as u64).is_multiple_of(4) {
                     return Err(Error::InvalidArgument {
                         what: "part of a word at",
@@ -152,14 +155,14 @@ impl<P: Platform> BarView<P> {
                 }
                 let mut address = base.0 + offset;
                 for piece in data.chunks(PIECE) {
-                    neuron.write_memory_window(DeviceAddr(address), piece)?;
+                    neuron.write_memory_window(core, DeviceAddr(address), piece)?;
                     address += piece.len() as u64;
                 }
                 Ok(())
             }
             Behind::Registers { offset: base, core } => {
                 check_claim(&self.client, core)?;
-                self.client.device.check_ready()?;
+                self.client.device.neuron().check_ready()?;
                 let mut at = base + offset;
                 for word in data.chunks_exact(4) {
                     let word = word.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte));
@@ -179,7 +182,7 @@ impl<P: Platform> BarView<P> {
     /// [`Error::Driver`] (EPERM) for a window that is for looking only; [`Error::NotAttached`].
     pub async fn export(&self, range: impl RangeBounds<u64>) -> Result<Export, Error> {
         let (address, len) = self.range(range)?;
-        admit_export(&self.client)?;
+        Call::Map.admit(&self.client.access)?;
         let client = self.client.access.client();
         Ok(self.client.device.memory().export(client, address, len).await?)
     }
@@ -195,7 +198,7 @@ impl<P: Platform> BarView<P> {
         peer: Arc<dyn Peer>,
     ) -> Result<Registration, Error> {
         let (address, len) = self.range(range)?;
-        admit_export(&self.client)?;
+        Call::Map.admit(&self.client.access)?;
         let client = self.client.access.client();
         Ok(self.client.device.memory().register(client, address, len, peer).await?)
     }
@@ -255,12 +258,6 @@ fn check_claim<P: Platform>(client: &Shared<P>, core: Option<CoreId>) -> Result<
     }
 }
 
-/// The gate of exports; a window belongs to an attached client.
-fn admit_export<P: Platform>(client: &Shared<P>) -> Result<(), Error> {
-    Call::Export.admit(&client.access)?;
-    Ok(client.access.check()?)
-}
-
 async fn map_chunk<P: Platform>(
     client: &Arc<Shared<P>>,
     cookie: u64,
@@ -270,7 +267,9 @@ async fn map_chunk<P: Platform>(
     let owner = client.access.client();
     let window = client.device.memory().map_window(owner, cookie, size).await?;
     let behind = match window.facts() {
-        Some(facts) if facts.location == Location::Device => Behind::Memory(facts.pa),
+        Some(facts) if facts.location == Location::Device => {
+            Behind::Memory { base: facts.pa, core: facts.core }
+        }
         _ => Behind::Host,
     };
     Ok(BarView { client: client.clone(), window, behind })
@@ -333,7 +332,6 @@ impl<P: Platform> Client<P> {
         number: u32,
         resource: Resource,
     ) -> Result<BarRegion<P>, Error> {
-        Call::Region.admit(self.access())?;
         self.shared().enter_memory(Call::Map).await?;
         let hal = self.device().hal();
         let special = hal.special_window(block, number, resource)?;
@@ -353,7 +351,7 @@ impl<P: Platform> Client<P> {
         let block = SpecialBlock { size: special.len_bytes, peer, rights, shown };
         let window = self.device().memory().map_special(self.id(), block).await?;
         let behind = match special.in_memory_window {
-            true => Behind::Memory(DeviceAddr(special.token)),
+            true => Behind::Memory { base: DeviceAddr(special.token), core: CORE_0 },
             false => Behind::Registers { offset: special.offset, core },
         };
         Ok(BarView { client: self.shared().clone(), window, behind })
@@ -389,7 +387,7 @@ impl<P: Platform> Client<P> {
     /// # Errors
     /// As there; [`Error::InvalidArgument`] for an address in none of them.
     pub async fn export(&self, address: u64, size: u64) -> Result<Export, Error> {
-        admit_export(self.shared())?;
+        Call::Map.admit(self.access())?;
         Ok(self.device().memory().export(self.id(), address, size).await?)
     }
 
@@ -403,7 +401,7 @@ impl<P: Platform> Client<P> {
         size: u64,
         peer: Arc<dyn Peer>,
     ) -> Result<Registration, Error> {
-        admit_export(self.shared())?;
+        Call::Map.admit(self.access())?;
         Ok(self.device().memory().register(self.id(), address, size, peer).await?)
     }
 

@@ -140,6 +140,7 @@ impl Scene {
                 }
             }
             Call::Name => client.by_handle(self.host.handle()).map(drop),
+            Call::Map => client.window(self.host.device_addr(), BYTES).await.map(drop),
             Call::Find => client.search(self.host.device_addr()).await.map(drop),
             Call::EngineInit => queues.engine_init(ENGINE),
             Call::EngineSetState => queues.engine_set_state(ENGINE, 2),
@@ -187,6 +188,7 @@ impl Scene {
             Call::Move => self.hbm.write_by_dma(0, &[1; 64]).await,
             Call::WriteInline => self.hbm.write_inline(0, &[1; 64]),
             Call::Name => self.host.span(..).map(drop),
+            Call::Map => self.host.window().await.map(drop),
             Call::Fill => match self.hbm.fill(.., 1) {
                 Ok(fill) => fill.await,
                 Err(error) => Err(error),
