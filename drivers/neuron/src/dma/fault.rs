@@ -17,7 +17,7 @@ use crate::registers::misc_ram;
 
 /// How long a paused ring may take until nothing is under way.
 pub(crate) const DRAIN: Duration = Duration::from_millis(10);
-/// A late batch is looked at no more often than this.
+/// A batch is looked at this long after it could have ended, and no more often.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// What came of looking at a ring that makes no progress.
@@ -73,15 +73,18 @@ impl Ring {
         let Some(oldest) = self.in_flight.first() else { return Attention::Wait };
         let data = self.slab[oldest].count.saturating_sub(1);
         let waited = look.now.since(*self.oldest_since.get_or_insert(look.now));
-        if waited >= look.hal.budget(data, BatchKind::Sync).total() {
+        let budget = look.hal.budget(data, BatchKind::Sync);
+        if waited >= budget.total() {
             // One last read after the deadline has passed.
             if self.sweep() > 0 {
                 return Attention::Wait;
             }
             return self.begin_fault(look, waited);
         }
-        if waited >= LOOK * (self.looks + 1) {
-            self.looks = (waited.as_nanos() / LOOK.as_nanos()) as u32;
+        // The more it has to move, the later the first look.
+        let late = waited.saturating_sub(Duration::from_micros(budget.first_us));
+        if late >= LOOK * (self.looks + 1) {
+            self.looks = (late.as_nanos() / LOOK.as_nanos()) as u32;
             look.reads += 2;
             let (m2s_state, s2m_state) = engine::states(look.registers, self.name.unit);
             let report = EngineReport { m2s_state, s2m_state, ..EngineReport::default() };

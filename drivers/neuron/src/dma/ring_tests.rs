@@ -8,7 +8,7 @@ use axon_platform::DmaBuf;
 
 use super::*;
 use crate::dma::fault::{Attention, Look};
-use crate::hal::Hal;
+use crate::hal::{BatchKind, Hal};
 use crate::hal::tests::hal;
 use crate::testing::{FakeMemory, FakeWindow, ring};
 use crate::{CancelCause, Error};
@@ -266,7 +266,7 @@ fn an_abort_ends_the_batch_before_its_deadline_and_faults_the_ring() {
     bench.window.set(bench.unit(0x3a000), 1 << 8);
     assert_eq!(bench.attend_after(Duration::from_millis(9)), Attention::Wait);
     assert!(bench.window.take_reads().is_empty(), "no look before 10 ms");
-    assert_eq!(bench.attend_after(Duration::from_millis(1)), Attention::Faulted);
+    assert_eq!(bench.attend_after(Duration::from_millis(2)), Attention::Faulted);
     let Some(Err(Error::DmaAborted { engine, report, .. })) = collect(&mut bench.ring, batch)
     else {
         panic!("an abort")
@@ -274,6 +274,19 @@ fn an_abort_ends_the_batch_before_its_deadline_and_faults_the_ring() {
     assert_eq!((engine.number(), report.m2s_causes), (128, 1 << 8));
     assert!(bench.ring.needs_reset);
     assert_eq!(bench.ring.phase, Phase::Stopped);
+}
+
+#[test]
+fn the_first_look_at_a_large_batch_waits_for_the_time_that_it_needs() {
+    let mut bench = Bench::new(0x7364);
+    bench.stage(MAX_BATCH_BYTES);
+    bench.attend_after(Duration::ZERO);
+    let needed = Duration::from_micros(bench.hal.budget(2032, BatchKind::Sync).first_us);
+    assert!(needed > Duration::from_millis(1));
+    bench.attend_after(needed + Duration::from_millis(9));
+    assert!(bench.window.take_reads().is_empty(), "looked early");
+    bench.attend_after(Duration::from_millis(1));
+    assert_eq!(bench.window.take_reads().len(), 2);
 }
 
 #[test]
@@ -298,11 +311,11 @@ fn a_device_that_answers_all_ones_is_gone() {
     }
     // With an answer elsewhere the value is data: every field of it would mean "reserved".
     bench.window.set(0x30fa_0024, 7);
-    assert_eq!(bench.attend_after(Duration::from_millis(10)), Attention::Recovered);
+    assert_eq!(bench.attend_after(Duration::from_millis(11)), Attention::Recovered);
     bench.stage(4096);
     bench.attend_after(Duration::ZERO);
     bench.window.set(0x30fa_0024, u32::MAX);
-    assert_eq!(bench.attend_after(Duration::from_millis(10)), Attention::Gone);
+    assert_eq!(bench.attend_after(Duration::from_millis(11)), Attention::Gone);
 }
 
 #[test]
