@@ -8,8 +8,8 @@ use axon_platform::DmaBuf;
 
 use super::*;
 use crate::dma::fault::{Attention, Look};
-use crate::hal::{BatchKind, Hal};
 use crate::hal::tests::hal;
+use crate::hal::{BatchKind, Hal};
 use crate::testing::{FakeMemory, FakeWindow, ring};
 use crate::{CancelCause, Error};
 
