@@ -40,7 +40,7 @@ impl<D: DevicePeers> ControlTask<D> {
                     let _ = end.as_mut().poll(cx);
                 }
             }
-            match self.shared.is_removed() && self.shared.look(Table::closing_slots) == 0 {
+            match self.shared.is_over() {
                 true => Poll::Ready(()),
                 false => Poll::Pending,
             }
@@ -85,9 +85,9 @@ impl<D: DevicePeers> ControlTask<D> {
             peers.sweep(client, slot).await;
         }
         if access.has_touched(Touched::Transfers) || access.has_touched(Touched::Counters) {
-            self.shared.change(Table::leaves_something);
+            self.shared.note(Table::leaves_something);
         }
-        if self.shared.change(Table::begin_last_close) {
+        if self.shared.note(Table::begin_last_close) {
             peers.last_client_gone().await;
         }
         self.shared.change(|table| table.free(slot));

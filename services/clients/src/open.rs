@@ -35,6 +35,11 @@ pub(crate) struct Shared<D> {
 }
 
 impl<D> Shared<D> {
+    /// An accounting step that nobody can have waited for.
+    pub(crate) fn note<R>(&self, step: impl FnOnce(&mut Table) -> R) -> R {
+        self.state.lock(|state| step(&mut state.borrow_mut().table))
+    }
+
     /// One accounting step; whoever waits for a change looks again.
     pub(crate) fn change<R>(&self, step: impl FnOnce(&mut Table) -> R) -> R {
         self.state.lock(|state| {
@@ -70,6 +75,14 @@ impl<D> Shared<D> {
 
     pub(crate) fn is_removed(&self) -> bool {
         self.state.lock(|state| state.borrow().removed)
+    }
+
+    /// Removed, and every client cleaned up after.
+    pub(crate) fn is_over(&self) -> bool {
+        self.state.lock(|state| {
+            let state = state.borrow();
+            state.removed && state.table.closing_slots() == 0
+        })
     }
 
     fn remove(&self) {
@@ -209,7 +222,7 @@ struct Counted<D> {
 
 impl<D> Counted<D> {
     fn new(shared: &Arc<Shared<D>>) -> Self {
-        shared.change(Table::begin_open);
+        shared.note(Table::begin_open);
         Counted { shared: shared.clone(), attached: false }
     }
 }
@@ -218,7 +231,7 @@ impl<D> Drop for Counted<D> {
     fn drop(&mut self) {
         // An open that never attached leaves no memory behind: nothing to clean up at zero.
         if !self.attached {
-            self.shared.change(Table::end_open);
+            self.shared.note(Table::end_open);
         }
     }
 }
@@ -257,7 +270,7 @@ impl<D> Attachment<D> {
 impl<D> Drop for Attachment<D> {
     fn drop(&mut self) {
         let slot = self.access.slot();
-        let closes = self.shared.change(|table| {
+        let closes = self.shared.note(|table| {
             let closes = table.detach(slot);
             if !closes {
                 table.end_open();
