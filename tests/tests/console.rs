@@ -94,7 +94,9 @@ fn every_product_keeps_the_sessions() {
     ];
     for product in PRODUCTS {
         sessions.iter().for_each(|name| replay(name, product));
+        replay("batches", product);
     }
+    ["cores", "queues"].iter().for_each(|name| replay(name, "trn3"));
 }
 
 #[test]

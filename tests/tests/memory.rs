@@ -44,9 +44,14 @@ fn mem_e78_what_is_allocated_after_bring_up() {
     });
 }
 
+/// Runs a test on two products of a kind.
+fn each(products: [&str; 2], test: impl AsyncFn(Context<Machine>)) {
+    products.iter().for_each(|product| on(product, &test));
+}
+
 #[test]
 fn mem_e91_mem_d20_only_windows_may_be_programmed_and_only_by_who_claims_the_core() {
-    on("trn1", async |cx| {
+    each(["trn1", "inf2"], async |cx| {
         let client = open(&cx).await;
         let core = CoreId::ALL[0];
         let last = DeviceAddr(0xfff_c7ff_ffff);
@@ -75,7 +80,7 @@ fn mem_e91_mem_d20_only_windows_may_be_programmed_and_only_by_who_claims_the_cor
 
 #[test]
 fn a_program_engine_write_into_hbm_needs_a_chunk_of_ones_own() {
-    on("trn2", async |cx| {
+    each(["trn2", "trn3"], async |cx| {
         let [client, other] = [open(&cx).await, open(&cx).await];
         let core = CoreId::ALL[0];
         let mine = client.alloc_device(DeviceAlloc::new(4096)).await.unwrap();

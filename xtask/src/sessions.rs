@@ -14,6 +14,9 @@ use crate::workspace;
 /// Start of the line that describes the machine.
 const MACHINE: &str = "# machine: ";
 
+/// Start of the line that names the products on which a session is played.
+const PLAYED_ON: &str = "# in a VM on: ";
+
 /// Start of the lines that hold an answer.
 const ANSWER: &str = "#> ";
 
@@ -59,14 +62,23 @@ pub fn all() -> Result<Vec<Session>, Error> {
     Ok(sessions)
 }
 
-/// A session that bears any time is played on every product, with an end to its name.
+/// A session that names products is played on each, one that bears any time on every product, with
+/// an end to its name.
 fn variants(text: &str) -> Vec<(String, String)> {
-    if !text.lines().any(|line| line == ANY_TIME) {
-        return vec![(String::new(), text.to_string())];
-    }
-    let on =
-        |product: &Product| (format!(" on {product}"), text.replacen("trn1", product.name(), 1));
-    Product::ALL.iter().map(on).collect()
+    let named = text.lines().find_map(|line| line.strip_prefix(PLAYED_ON));
+    let is_played = |product: &&Product| match named {
+        Some(names) => names.split_whitespace().any(|name| name == product.name()),
+        None => text.lines().any(|line| line == ANY_TIME),
+    };
+    let machine = text.lines().find_map(|line| line.strip_prefix(MACHINE));
+    let first = machine.and_then(|machine| machine.split([' ', ',']).next()).unwrap_or_default();
+    let from = format!("{MACHINE}{first}");
+    let on = |product: &Product| {
+        let text = text.replacen(&from, &format!("{MACHINE}{}", product.name()), 1);
+        (format!(" on {product}"), text)
+    };
+    let played: Vec<_> = Product::ALL.iter().filter(is_played).map(on).collect();
+    if played.is_empty() { vec![(String::new(), text.to_string())] } else { played }
 }
 
 /// Options for the machine a session describes; `None` where a VM cannot be that machine.
@@ -131,7 +143,9 @@ mod tests {
     #[test]
     fn the_sessions_of_the_repository_are_found() {
         let names: Vec<String> = all().unwrap().into_iter().map(|session| session.name).collect();
-        for name in ["language", "faults on trn1", "faults on trn3"] {
+        for name in
+            ["language", "faults on trn1", "faults on trn3", "batches on inf2", "cores on trn3"]
+        {
             assert!(names.iter().any(|found| found == name), "{name} in {names:?}");
         }
     }
