@@ -2,28 +2,27 @@
 //! of calls (08 §8.11).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
 
 use axon::calls::CALLS;
 use axon::gates::COMMANDS;
 
-const SOURCES: &[&str] = &[
-    include_str!("../../../api/src/batch.rs"),
-    include_str!("../../../api/src/buffer.rs"),
-    include_str!("../../../api/src/client.rs"),
-    include_str!("../../../api/src/neuron_core.rs"),
-    include_str!("../../../api/src/notifications.rs"),
-    include_str!("../../../api/src/pod.rs"),
-    include_str!("../../../api/src/program.rs"),
-    include_str!("../../../api/src/queue/commands.rs"),
-    include_str!("../../../api/src/queue/descriptors.rs"),
-    include_str!("../../../api/src/queue/numbered.rs"),
-    include_str!("../../../api/src/queue/objects.rs"),
-    include_str!("../../../api/src/queue/zero_copy.rs"),
-    include_str!("../../../api/src/span.rs"),
-    include_str!("../../../api/src/sync_words.rs"),
-    include_str!("../../../api/src/telemetry.rs"),
-    include_str!("../../../api/src/windows.rs"),
-];
+/// Every source file of the interface, as it is.
+fn sources() -> Vec<String> {
+    let mut folders = vec![PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../api/src"))];
+    let mut sources = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => sources.push(fs::read_to_string(path).unwrap()),
+            }
+        }
+    }
+    sources
+}
 
 /// Types whose calls may be a client's.
 const TYPES: &[&str] = &[
@@ -110,7 +109,7 @@ const NONE: &[&str] = &[
 /// `Type::method` of every public method of [`TYPES`].
 fn methods() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for source in SOURCES {
+    for source in sources() {
         let mut owner = None;
         for line in source.lines() {
             if line.starts_with("impl") {
