@@ -258,3 +258,56 @@ fn a_zero_copy_is_not_replayed() {
         assert_eq!(bench.device.counters().replays, 0);
     });
 }
+
+/// Wherever it is dropped: the last thing that reaches the device has the barrier, and the memory
+/// stays pinned until then.
+#[test]
+fn a_write_that_is_dropped_half_way_ends_with_a_barrier() {
+    for setup in later().into_iter().chain(v2_with_override()) {
+        let mut ended = false;
+        for polls in 1..40 {
+            ended = setup.clone().run(async |bench| {
+                let size = 4 << 20;
+                let (host, hbm) = (bench.pattern(size, 5).await, bench.hbm(size).await);
+                let whole = range(host.handle(), 0, size);
+                let request =
+                    ZeroCopyRequest::single(Direction::ToDevice, -1, hbm.handle(), 0, whole);
+                let mut copy = Box::pin(bench.client.zero_copy(&request));
+                let mut ended = false;
+                for _ in 0..polls {
+                    ended = embassy_futures::poll_once(copy.as_mut()).is_ready();
+                    if ended {
+                        break;
+                    }
+                    bench.pause(Duration::from_micros(3)).await;
+                }
+                let barrier = || {
+                    let trace = bench.report().descriptor_trace;
+                    let last = |side| trace.iter().rev().filter(move |row| row.side == side);
+                    match bench.is_v2() {
+                        // On the last data, in front of the marker.
+                        true => {
+                            let data = last(axon_model::report::Side::Tx).nth(1);
+                            data.is_some_and(|row| row.words[1] & 1 << 26 != 0)
+                        }
+                        false => {
+                            let marker = last(axon_model::report::Side::Rx).next();
+                            marker.is_some_and(|row| row.words[0] & 1 << 29 != 0)
+                        }
+                    }
+                };
+                let landed = barrier();
+                drop(copy);
+                assert!(landed || bench.client.in_flight_bytes() > 0, "dropped at {polls}");
+                bench.pause(Duration::from_micros(200)).await;
+                assert_eq!(bench.client.in_flight_bytes(), 0);
+                assert!(barrier(), "dropped at {polls}");
+                ended
+            });
+            if ended {
+                break;
+            }
+        }
+        assert!(ended, "dropped at every poll");
+    }
+}

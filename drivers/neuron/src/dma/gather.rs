@@ -120,6 +120,8 @@ pub struct ZeroCopy<P: Platform> {
     in_flight: VecDeque<BatchId>,
     ticket: Option<Ticket>,
     failure: Option<Error>,
+    /// Transfers were staged, and the barrier behind them was not.
+    is_open: bool,
 }
 
 impl<P: Platform> Dma<P> {
@@ -162,6 +164,7 @@ impl<P: Platform> Dma<P> {
             in_flight,
             ticket: None,
             failure: None,
+            is_open: false,
         })
     }
 }
@@ -177,11 +180,7 @@ impl<P: Platform> ZeroCopy<P> {
                 return Ok(());
             };
             let ends = plan.is_over() && self.plans.len() == 1;
-            let last = match self.direction {
-                Direction::ToDevice if ends && self.shared.hal.has_strong_order() => Last::Marker,
-                Direction::ToDevice if ends => Last::Data,
-                _ => Last::No,
-            };
+            let last = if ends { self.barrier() } else { Last::No };
             let pins = [Some(transfer.host_pin.clone()), Some(plan.device_pin.clone())];
             let (direction, ticket) = (self.direction, self.ticket);
             let data = transfer.segments.len() as u32;
@@ -196,6 +195,7 @@ impl<P: Platform> ZeroCopy<P> {
             });
             let Some(batch) = staged else { return self.wait(waker) };
             self.ticket = None;
+            self.is_open = last == Last::No && self.direction == Direction::ToDevice;
             self.in_flight.push_back(batch);
             self.cut = None;
             if plan.is_over() {
@@ -204,6 +204,39 @@ impl<P: Platform> ZeroCopy<P> {
             self.shared.mark_dirty(self.port);
         }
         Ok(())
+    }
+
+    /// How the very last transfer is ordered.
+    fn barrier(&self) -> Last {
+        match self.direction {
+            Direction::ToDevice if self.shared.hal.has_strong_order() => Last::Marker,
+            Direction::ToDevice => Last::Data,
+            Direction::FromDevice => Last::No,
+        }
+    }
+
+    /// Nobody comes for the rest: one transfer more, the last, has the barrier, and keeps the range
+    /// of the device pinned until what the earlier ones wrote has landed.
+    fn close(&mut self) {
+        if !self.is_open {
+            return;
+        }
+        if self.cut.is_none() {
+            self.cut = self.plans.front_mut().and_then(Plan::next);
+        }
+        let (Some(transfer), Some(plan)) = (&self.cut, self.plans.front()) else { return };
+        let pins = [Some(transfer.host_pin.clone()), Some(plan.device_pin.clone())];
+        let (direction, last, ticket) = (self.direction, self.barrier(), self.ticket);
+        let data = transfer.segments.len() as u32;
+        let Some(cell) = self.shared.ports.get(usize::from(self.port)) else { return };
+        cell.with(|port| {
+            let Some(ring) = port.admit(data, ticket) else { return };
+            if let Some(batch) = ring.stage_transfer(transfer, direction, last, pins, Waker::noop())
+            {
+                ring.abandon(batch);
+            }
+        });
+        self.shared.mark_dirty(self.port);
     }
 
     /// Waits for a turn, unless there will be none.
@@ -263,6 +296,7 @@ impl<P: Platform> Future for ZeroCopy<P> {
 
 impl<P: Platform> Drop for ZeroCopy<P> {
     fn drop(&mut self) {
+        self.close();
         self.leave();
         let Some(cell) = self.shared.ports.get(usize::from(self.port)) else { return };
         cell.with(|port| {
