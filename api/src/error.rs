@@ -255,6 +255,7 @@ impl From<axon_neuron::Error> for Error {
             Driver::Cancelled { .. } => Error::Cancelled(error),
             Driver::Stale { .. } => Error::Stale(error),
             Driver::DmaAborted { .. }
+            | Driver::ScrubFailed { .. }
             | Driver::RingFaulted { .. }
             | Driver::LinkSilent { .. }
             | Driver::QuarantineFull { .. }

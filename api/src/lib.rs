@@ -64,6 +64,7 @@ mod pod;
 mod program;
 mod queue;
 pub mod raw;
+mod scrub;
 mod span;
 mod sync_words;
 mod telemetry;
@@ -86,6 +87,7 @@ pub use queue::{
     QueueCommands, QueueInit, RingAlloc, RingMem, ZeroCopyBatch, ZeroCopyOp, ZeroCopyQueue,
     ZeroCopyRequest,
 };
+pub use scrub::Scrub;
 pub use span::{Fill, Span, Transfer};
 pub use sync_words::{Event, Semaphore};
 pub use telemetry::{DeviceTelemetry, Sensors};

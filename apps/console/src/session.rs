@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use axon::{
     BarView, Client, CoreClaim, Device, Driver, Error, ExportedRegion, HeldRanges, InfoClient,
-    NotificationQueue, Registration, Transfer,
+    NotificationQueue, Registration, Scrub, Transfer,
 };
 use axon_platform::{Errno, Platform};
 
@@ -41,6 +41,7 @@ pub struct Session<P: Platform> {
     pub(crate) current: Option<u64>,
     pub(crate) device: Option<u32>,
     pub(crate) waits: Numbered<Transfer<P>>,
+    pub(crate) scrubs: Numbered<Scrub<P>>,
     pub(crate) resets: Numbered<Ticket>,
     /// Number of the last frame of metrics.
     pub(crate) frames: u64,
@@ -105,6 +106,7 @@ impl<P: Platform> Session<P> {
             current: None,
             device: None,
             waits: Numbered::new(),
+            scrubs: Numbered::new(),
             resets: Numbered::new(),
             frames: 0,
             claims: Numbered::new(),

@@ -110,6 +110,13 @@ pub enum Error {
         /// How far the queue came.
         stop: Stop,
     },
+    /// What a scrub wrote is not what came back.
+    ScrubFailed {
+        /// Engine.
+        engine: EngineId,
+        /// First byte that is wrong.
+        address: DeviceAddr,
+    },
     /// The ring is out of work until a reset that covers its engine.
     RingFaulted {
         /// Engine.
@@ -323,6 +330,7 @@ impl Error {
             | Error::ResetTimeout { .. }
             | Error::MailboxTimeout { .. } => Errno::ETIMEDOUT,
             Error::DmaAborted { .. }
+            | Error::ScrubFailed { .. }
             | Error::RingFaulted { .. }
             | Error::LinkSilent { .. }
             | Error::QuarantineFull { .. }
@@ -399,6 +407,9 @@ impl fmt::Display for Error {
             ),
             Error::DmaAborted { engine, queue, report, stop } => {
                 write!(f, "{engine} stopped while it served {queue}: {report}; {stop}")
+            }
+            Error::ScrubFailed { engine, address } => {
+                write!(f, "what {engine} scrubbed does not read back: wrong at {address}")
             }
             Error::RingFaulted { engine, queue } => {
                 write!(f, "{engine} {queue} takes no work until the device is reset")

@@ -259,15 +259,6 @@ impl MemoryClient {
         self.call(Request::BeginScrub { client, channel })
     }
 
-    /// Ends the client's scrub of a channel.
-    pub fn end_scrub(
-        &self,
-        client: ClientId,
-        channel: u32,
-    ) -> impl Future<Output = Result<(), MemoryError>> + Send {
-        self.call(Request::EndScrub { client, channel })
-    }
-
     /// Enters a client into its attach slot.
     pub fn attach(
         &self,

@@ -18,7 +18,6 @@
 //! | `Export`, `Register` | value | no window, bad size | another one |
 //! | `ValidateHost` | pins | not the client's host memory | other pins |
 //! | `BeginScrub` | range | bad channel, busy | busy |
-//! | `EndScrub` | done | none begun | none begun |
 //! | `Attach` | done | slot taken | nothing |
 //! | `Detach` | done, when all its chunks are swept | not attached | not attached |
 //! | `LastClientGone` | done, when swept | – | nothing |
@@ -99,10 +98,6 @@ pub(crate) enum Request {
         ranges: Vec<(u64, u64)>,
     },
     BeginScrub {
-        client: ClientId,
-        channel: u32,
-    },
-    EndScrub {
         client: ClientId,
         channel: u32,
     },

@@ -200,9 +200,6 @@ impl<S: HostSource> MemoryService<S> {
             Request::BeginScrub { client, channel } => {
                 Reply::Scrub(self.set.begin_scrub(client, channel))
             }
-            Request::EndScrub { client, channel } => {
-                Reply::Done(self.set.end_scrub(client, channel))
-            }
             Request::Attach { client, slot } => Reply::Done(self.set.attach(client, slot)),
             Request::Detach { client, slot } => match self.set.begin_detach(client, slot) {
                 Ok(state) => {

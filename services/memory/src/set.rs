@@ -15,7 +15,7 @@ use axon_ports::chunk::record::ChunkRecord;
 use axon_ports::chunk::table::NO_SLOT;
 use axon_ports::{
     AllocRequest, Category, Chunk, ChunkTable, ClientId, ClientSlot, Lifespan, Location,
-    MemoryError, MemoryGeometry, Pools,
+    MemoryError, MemoryGeometry, Pools, ScrubWatch,
 };
 
 use crate::arena::Index;
@@ -72,8 +72,8 @@ struct State<S> {
     /// Rest of the release chain taken last.
     chain: u32,
     windows: Windows,
-    /// Who scrubs a channel.
-    scrubs: [Option<ClientId>; 4],
+    /// Who scrubs a channel, and whether hardware may still write there.
+    scrubs: [Option<(ClientId, ScrubWatch)>; 4],
     warned: Warned,
 }
 
@@ -138,7 +138,7 @@ impl<S: HostSource> MemorySet<S> {
                 live_clients: [0; ClientSlot::COUNT],
                 chain: NO_SLOT,
                 windows: Windows::new(),
-                scrubs: [None; 4],
+                scrubs: [const { None }; 4],
                 warned: Warned::default(),
             },
         };
@@ -235,6 +235,15 @@ impl<S> State<S> {
             && !self.faults.allocation.is_armed()
             && self.scrubs.iter().all(Option::is_none);
         self.hot_channels = if usual { self.channels } else { 0 };
+    }
+
+    /// Scrubs that are over no longer keep anybody out.
+    #[cold]
+    fn forget_scrubs(&mut self) {
+        for scrub in &mut self.scrubs {
+            scrub.take_if(|(_, watch)| !watch.is_held());
+        }
+        self.refresh_hot_channels();
     }
 
     /// Place in the grid; the caller has checked both numbers.

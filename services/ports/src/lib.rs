@@ -34,4 +34,5 @@ pub use ids::{
 };
 pub use memory::{
     AllocRequest, Category, Lifespan, Location, MemoryError, MemoryGeometry, MemoryPort, Pools,
+    ScrubHold, ScrubWatch,
 };

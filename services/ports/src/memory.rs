@@ -1,6 +1,7 @@
 //! Requests to the memory service of a device, its error, and the seams through which others reach
 //! it (specification 04 §4, §8.2).
 
+use alloc::sync::{Arc, Weak};
 use core::fmt;
 use core::future::Future;
 
@@ -139,6 +140,34 @@ pub struct ChannelGeometry {
     pub base: DeviceAddr,
     /// Usable bytes.
     pub size: u64,
+}
+
+/// Says that a channel is being scrubbed: as long as a clone of it lives, nobody but the client of
+/// the scrub gets memory there. Whatever lets hardware write to the channel holds one; dropping it
+/// never blocks and never fails.
+#[derive(Clone, Debug)]
+pub struct ScrubHold {
+    _held: Arc<()>,
+}
+
+impl ScrubHold {
+    /// A hold and, for the memory service, how it looks at it.
+    pub fn new() -> (ScrubHold, ScrubWatch) {
+        let held = Arc::new(());
+        let watch = ScrubWatch(Arc::downgrade(&held));
+        (ScrubHold { _held: held }, watch)
+    }
+}
+
+/// Looks at a [`ScrubHold`] without keeping it.
+#[derive(Debug)]
+pub struct ScrubWatch(Weak<()>);
+
+impl ScrubWatch {
+    /// Whether the scrub may still write.
+    pub fn is_held(&self) -> bool {
+        self.0.strong_count() != 0
+    }
 }
 
 /// What the memory service has to know of its device; made by the HAL (specification 04 §2).

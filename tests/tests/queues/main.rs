@@ -8,4 +8,5 @@ mod descriptors;
 mod ends;
 mod numbered;
 mod rig;
+mod scrub;
 mod zero_copy;

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use axon::View;
 use axon::pattern::SplitMix64;
+use axon::ports::HbmIndex;
 use axon_platform::Platform;
 use crc::{CRC_32_ISCSI, Crc};
 
@@ -219,5 +220,30 @@ pub(super) async fn wait<P: Platform>(session: &mut Session<P>, words: &mut Word
     let wait = words.number("wait")?;
     words.finish()?;
     session.waits.take("wait", wait)?.await?;
+    Ok(Fields::new())
+}
+
+/// `scrub HBM WORD [async=1]`, `scrub wait|drop S`
+pub(super) async fn scrub<P: Platform>(session: &mut Session<P>, words: &mut Words<'_>) -> Outcome {
+    if let Some(form @ ("wait" | "drop")) = words.peek() {
+        words.word("form")?;
+        let scrub = words.number("scrub")?;
+        words.finish()?;
+        let scrub = session.scrubs.take("scrub", scrub)?;
+        if form == "wait" {
+            scrub.await?;
+        }
+        return Ok(Fields::new());
+    }
+    let hbm = words.limited("HBM", HbmIndex::COUNT as u64 - 1)? as u32;
+    let hbm = HbmIndex::new(hbm).ok_or_else(|| Failure::invalid("there is no such HBM"))?;
+    let word = words.limited("word", u32::MAX.into())? as u32;
+    let later = words.flag("async")?;
+    words.finish()?;
+    let scrub = session.client()?.scrub(hbm, word).await?;
+    if later {
+        return Ok(Fields::new().with("scrub", session.scrubs.insert(scrub)));
+    }
+    scrub.await?;
     Ok(Fields::new())
 }

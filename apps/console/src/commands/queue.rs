@@ -107,6 +107,7 @@ fn owner(owner: RingOwner) -> (&'static str, u64) {
         RingOwner::Service(_, client, false) => ("service", client.number().into()),
         RingOwner::Service(_, client, true) => ("service-bound", client.number().into()),
         RingOwner::App(client) => ("app", client.number().into()),
+        RingOwner::Scrub(client) => ("scrub", client.number().into()),
         RingOwner::Stale(client) => ("stale", client.number().into()),
         RingOwner::Leaving(client) => ("leaving", client.number().into()),
     }

@@ -3,8 +3,8 @@
 //!
 //! A turn first announces what was staged since the last one, one pair of writes a ring, then looks
 //! at the oldest marker of every ring with work and goes on while they are there. Then the task
-//! yields if something ended, or rests: 1 µs, then longer, up to 50 µs; without work until it is
-//! woken. No register is read unless a batch is late.
+//! yields if something ended, or rests: 1 µs, then longer, up to 50 µs, or 1 ms where only a scrub is
+//! under way; without work until it is woken. No register is read unless a batch is late.
 //!
 //! A copy that finds the device idle and no other copy made and not staged yet does the same for its
 //! ring in its first poll: nobody is left who could share the doorbells, so that the way over the
@@ -54,11 +54,14 @@ pub(crate) async fn run<P: Platform>(shared: Arc<Shared<P>>) {
         }
         loop {
             if shared.is_stopped() {
+                queues::end_scrubs(&shared);
                 return Poll::Ready(());
             }
             turns = turns.wrapping_add(1);
             let attentive = turns.is_multiple_of(ATTENTION_TURNS);
             let progress = turn(&shared, &mut active, attentive);
+            let scrubbing =
+                shared.queues.scrubbing.load(Ordering::Acquire) && queues::sweep_scrubs(&shared);
             if attentive && active != 0 && shared.quarantine.load(Ordering::Acquire) != 0 {
                 // Traffic that never ends must not keep late markers from being seen.
                 sweep_quarantine(&shared);
@@ -69,9 +72,10 @@ pub(crate) async fn run<P: Platform>(shared: Arc<Shared<P>>) {
                 rest = REST.0;
                 return Poll::Pending;
             }
-            if active != 0 {
-                timer.set(Some(shared.platform.sleep(rest)));
-                rest = (rest * 2).min(REST.1);
+            if active != 0 || scrubbing {
+                let longest = if active != 0 { REST.1 } else { SLOW_REST.0 };
+                timer.set(Some(shared.platform.sleep(rest.min(longest))));
+                rest = (rest * 2).min(longest);
                 slow_rest = SLOW_REST.0;
             } else if shared.quarantine.load(Ordering::Acquire) != 0 {
                 queues::reap(&shared);

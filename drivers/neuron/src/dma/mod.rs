@@ -65,7 +65,7 @@ pub use report::{EngineReport, Stop};
 
 pub use queues::{
     BatchError, Claims, EngineCommand, EngineState, EngineStatus, MAX_BATCH, Named, QueueBind,
-    QueueSide, QueueStatus, RingBind, RingOwner, Side, Staging, describe,
+    QueueSide, QueueStatus, RingBind, RingOwner, Scrub, ScrubOrder, Side, Staging, describe,
 };
 
 pub(crate) use fault::DRAIN;

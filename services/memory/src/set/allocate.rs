@@ -221,11 +221,12 @@ impl<S: HostSource> State<S> {
             Some((client, _)) => owner = client.number(),
             None => {}
         }
-        if request.location == Location::Device
-            && let Some(Some(scrubber)) = self.scrubs.get(request.channel as usize)
-            && owner != scrubber.number()
-        {
-            return Err(Refusal::Scrubbed);
+        if request.location == Location::Device && self.scrubs.iter().any(Option::is_some) {
+            self.forget_scrubs();
+            let scrub = self.scrubs.get(request.channel as usize).and_then(Option::as_ref);
+            if scrub.is_some_and(|(scrubber, _)| owner != scrubber.number()) {
+                return Err(Refusal::Scrubbed);
+            }
         }
         let cell = self.cell_index(request.channel, region);
         Ok(Checked { size: round_up(request.size), region, cell, owner, payer, list })

@@ -65,10 +65,6 @@ impl<S: HostSource> MemorySet<S> {
         }
         self.state.live_clients[slot.index()] = 0;
         self.state.windows.close(Some(client));
-        for scrub in &mut self.state.scrubs {
-            scrub.take_if(|scrubber| *scrubber == client);
-        }
-        self.state.refresh_hot_channels();
         self.table.set_gate(1 << slot.number(), true);
         Ok(SweepState { slot })
     }

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use axon_platform::BusAddr;
-use axon_ports::{ChunkFacts, ClientId, DeviceIndex, Location, MemoryError, Pin};
+use axon_ports::{ChunkFacts, ClientId, DeviceIndex, Location, MemoryError, Pin, ScrubHold};
 
 use super::MemorySet;
 use crate::config::{CARVEOUT, PAGE};
@@ -24,12 +24,14 @@ pub(super) struct Windows {
 }
 
 /// The part of a channel that a scrub fills.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub struct ScrubRange {
     /// First byte behind the carve-out.
     pub start: u64,
     /// First byte behind the channel.
     pub end: u64,
+    /// Dropped when nothing can write there any more.
+    pub hold: ScrubHold,
 }
 
 impl Windows {
@@ -244,7 +246,7 @@ impl<S: HostSource> MemorySet<S> {
     }
 
     /// Admits a scrub of `channel` by `client`: no chunk of anybody else on it, and no scrub under
-    /// way. Until [`Self::end_scrub`] nobody else gets memory there.
+    /// way. Until the hold is dropped nobody else gets memory there, whether the client lives or not.
     ///
     /// # Errors
     /// [`MemoryError::Invalid`] for a channel that is not there; [`MemoryError::Busy`].
@@ -257,18 +259,20 @@ impl<S: HostSource> MemorySet<S> {
         let place = channel as usize;
         let geometry = self.state.geometry.channels.get(place).copied();
         let geometry = geometry.filter(|_| channel < self.state.channels).ok_or(wrong)?;
+        self.state.forget_scrubs();
         if self.state.scrubs.get(place).is_some_and(Option::is_some) {
             return Err(MemoryError::Busy { what: "the channel's scrub" });
         }
         if self.holds_foreign_chunk(client, channel) {
             return Err(MemoryError::Busy { what: "memory of the channel" });
         }
+        let (hold, watch) = ScrubHold::new();
         if let Some(scrub) = self.state.scrubs.get_mut(place) {
-            *scrub = Some(client);
+            *scrub = Some((client, watch));
         }
         self.state.refresh_hot_channels();
         let start = geometry.base.0 + CARVEOUT;
-        Ok(ScrubRange { start, end: geometry.base.0 + geometry.size })
+        Ok(ScrubRange { start, end: geometry.base.0 + geometry.size, hold })
     }
 
     /// Whether anything but carve-outs and the client's own chunks lies on a channel, draining
@@ -285,24 +289,6 @@ impl<S: HostSource> MemorySet<S> {
             });
         }
         foreign
-    }
-
-    /// Ends the scrub that `client` began.
-    ///
-    /// # Errors
-    /// [`MemoryError::Invalid`] where it has none there.
-    pub fn end_scrub(&mut self, client: ClientId, channel: u32) -> Result<(), MemoryError> {
-        match self.state.scrubs.get_mut(channel as usize) {
-            Some(scrub) if *scrub == Some(client) => *scrub = None,
-            _ => {
-                return Err(MemoryError::Invalid {
-                    what: "scrub of channel",
-                    value: channel.into(),
-                });
-            }
-        }
-        self.state.refresh_hot_channels();
-        Ok(())
     }
 }
 

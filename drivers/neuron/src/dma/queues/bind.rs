@@ -160,7 +160,8 @@ impl<P: Platform> Dma<P> {
             if matches!(entry.holding, Holding::Copy) {
                 return Err(place.refuse(QueueRefusal::Driver));
             }
-            if entry.client != client || entry.leaving.is_some() {
+            let foreign = entry.client != client || entry.is_any_scrub();
+            if foreign || entry.leaving.is_some() {
                 return Err(place.refuse(QueueRefusal::Taken));
             }
             core = entry.core;
@@ -232,6 +233,7 @@ impl<P: Platform> Dma<P> {
             sequencer: hal.is_nx_queue(place.engine, place.queue),
             tx: ring(request.tx, Side::Tx)?,
             rx: ring(request.rx, Side::Rx)?,
+            scrub: None,
         };
         Ok(Checked { place, bound, core })
     }
@@ -272,7 +274,7 @@ impl<P: Platform> Dma<P> {
         self.0.queues.with(|table| {
             let states = &self.0.states;
             let found = table.owned(place, client, states).map(|entry| match entry.holding {
-                Holding::Copy => Err(place.refuse(QueueRefusal::Driver)),
+                Holding::Copy | Holding::Scrub(_) => Err(place.refuse(QueueRefusal::Driver)),
                 Holding::App(_) | Holding::Service(Some(_)) => Ok(()),
                 _ => Err(place.refuse(QueueRefusal::Unbound)),
             });

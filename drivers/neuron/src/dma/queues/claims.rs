@@ -329,7 +329,9 @@ impl<P: Platform> Dma<P> {
                 return Err(Error::Stale { core });
             }
             match (&entry.holding, entry.leaving) {
-                (_, Some(_)) | (Holding::App(_) | Holding::Stale, _) => Err(unclaimed),
+                (_, Some(_)) | (Holding::App(_) | Holding::Scrub(_) | Holding::Stale, _) => {
+                    Err(unclaimed)
+                }
                 (Holding::Service(None), None) => {
                     table.remove(place);
                     Ok(())

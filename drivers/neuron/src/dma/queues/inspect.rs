@@ -81,6 +81,8 @@ pub enum RingOwner {
     Service(CoreId, ClientId, bool),
     /// Rings of an application.
     App(ClientId),
+    /// A scrub of this client.
+    Scrub(ClientId),
     /// Taken from this client by a reset.
     Stale(ClientId),
     /// On its way out.
@@ -217,6 +219,7 @@ impl<P: Platform> Dma<P> {
                 Holding::Copy => RingOwner::Copy(entry.core, client),
                 Holding::Service(bound) => RingOwner::Service(entry.core, client, bound.is_some()),
                 Holding::App(_) => RingOwner::App(client),
+                Holding::Scrub(_) => RingOwner::Scrub(client),
                 Holding::Stale => RingOwner::Stale(client),
             }
         }))

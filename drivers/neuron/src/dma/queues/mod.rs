@@ -15,6 +15,7 @@
 //! | `run` | start, acknowledge, engine state |
 //! | `claims` | host-transfer queues: allocate, free |
 //! | `inspect` | what the hardware says about a queue or an engine |
+//! | `scrub` | one word over a whole channel, by queue 0 of 16 engines |
 //! | `describe` | what a descriptor of a client may name |
 //! | `park` | the ends: client drop, reset, removal |
 //!
@@ -26,6 +27,7 @@ mod describe;
 mod inspect;
 mod park;
 mod run;
+mod scrub;
 mod staged;
 mod table;
 
@@ -49,10 +51,12 @@ pub use claims::Claims;
 pub use describe::{Named, Staging, describe};
 pub use inspect::{EngineState, EngineStatus, QueueSide, QueueStatus, RingOwner};
 pub use run::EngineCommand;
+pub use scrub::{Scrub, ScrubOrder};
 pub use table::Side;
 
 pub(crate) use claims::reap;
 pub(crate) use park::{begin_close, close, release, settle_reset};
+pub(crate) use scrub::{end_all as end_scrubs, sweep as sweep_scrubs};
 pub(crate) use table::Table;
 
 /// Descriptors of the dummy ring.
@@ -63,12 +67,14 @@ pub(crate) struct Queues {
     table: Mutex<CriticalSectionRawMutex, RefCell<Table>>,
     /// There may be rings that go once nothing is left on them.
     leaving: AtomicBool,
+    /// A scrub is under way.
+    pub(super) scrubbing: AtomicBool,
 }
 
 impl Queues {
     pub(crate) fn new() -> Self {
         let table = Mutex::new(RefCell::new(Table::default()));
-        Queues { table, leaving: AtomicBool::new(false) }
+        Queues { table, leaving: AtomicBool::new(false), scrubbing: AtomicBool::new(false) }
     }
 
     /// Works on the table. `work` does not come back here.

@@ -16,7 +16,7 @@ use crate::shared::Shared;
 const DRAIN_LOOK: Duration = Duration::from_micros(50);
 
 /// Pauses the bound queues that `which` names. A ring of sequencers is not touched.
-fn begin<P: Platform>(
+pub(super) fn begin<P: Platform>(
     shared: &Shared<P>,
     table: &mut Table,
     which: impl Fn(&Entry) -> bool,
@@ -34,9 +34,11 @@ fn begin<P: Platform>(
     }
 }
 
-/// What a queue becomes: one that was to be free has nobody left to be told anything.
+/// What a queue becomes: one that was to be free has nobody left to be told anything, and a scrub is
+/// told by other means.
 fn then_of(entry: &Entry, then: Then) -> Then {
     match entry.leaving {
+        _ if entry.is_any_scrub() => Then::Free,
         Some(Leaving { then: Then::Free, .. }) => Then::Free,
         _ => then,
     }
@@ -91,7 +93,8 @@ impl<P: Platform> Dma<P> {
     /// by the completion task.
     pub fn let_go(&self, client: ClientId, engine: u32, queue: u32) {
         let Ok(place) = Place::new(engine, queue) else { return };
-        let ours = |entry: &Entry| entry.client == client && entry.place == place;
+        let ours =
+            |entry: &Entry| entry.client == client && entry.place == place && !entry.is_any_scrub();
         self.0.queues.with(|table| begin(&self.0, table, ours, Then::after_release));
         if look(&self.0, ours) {
             self.0.queues.leaving.store(true, Ordering::Release);

@@ -4,7 +4,7 @@ use axon_platform::{MmioWindow, Platform};
 use axon_ports::telemetry::TraceEvent;
 use axon_ports::{ClientId, EngineId};
 
-use super::table::{BoundRing, Holding, Place};
+use super::table::{BoundRing, Place};
 use super::{Dma, core_of, present};
 use crate::registers::unit;
 use crate::{Error, QueueRefusal};
@@ -79,7 +79,7 @@ impl<P: Platform> Dma<P> {
         shared.check_alive()?;
         shared.queues.with(|table| {
             let entry = table.owned(place, client, &shared.states)?;
-            if matches!(entry.holding, Holding::Copy) {
+            if entry.is_drivers() {
                 return Err(place.refuse(QueueRefusal::Driver));
             }
             let core = entry.core;
@@ -125,7 +125,7 @@ impl<P: Platform> Dma<P> {
         let place = self.place(engine, queue)?;
         self.0.queues.with(|table| {
             let entry = table.owned(place, client, &self.0.states)?;
-            if matches!(entry.holding, Holding::Copy) {
+            if entry.is_drivers() {
                 return Err(place.refuse(QueueRefusal::Driver));
             }
             let bound = entry.bound().ok_or(place.refuse(QueueRefusal::Unbound))?;

@@ -9,6 +9,7 @@ use axon_platform::{Instant, MmioWindow};
 use axon_ports::chunk::ChunkHeader;
 use axon_ports::{ChunkName, ClientId, CoreId, EngineId, Pin, QueueId};
 
+use super::scrub::{ScrubPart, Scrubs};
 use super::staged::Staged;
 use crate::dma::queue::{HardwareQueue, RingPlace};
 use crate::dma::ring::RingCounters;
@@ -58,7 +59,7 @@ pub(crate) struct RingMem {
 }
 
 impl RingMem {
-    fn new(header: &ChunkHeader, side: Side) -> Self {
+    pub(super) fn new(header: &ChunkHeader, side: Side) -> Self {
         RingMem { header: header.clone(), side, staged: Staged::default(), writing: false }
     }
 }
@@ -90,9 +91,18 @@ pub(crate) struct Bound {
     pub sequencer: bool,
     pub tx: BoundRing,
     pub rx: BoundRing,
+    /// The scrub that it is part of.
+    pub scrub: Option<ScrubPart>,
 }
 
 impl Bound {
+    /// Whether it has executed its last descriptor, which writes a marker, and no marker was seen: that
+    /// write may still be on its way although nothing is under way in the queue.
+    fn owes_marker<W: MmioWindow>(&self, registers: &W) -> bool {
+        self.scrub.as_ref().is_some_and(|part| !part.is_marked())
+            && self.hardware.currents(registers)[1] == self.rx.tail
+    }
+
     pub(crate) fn side(&mut self, side: Side) -> &mut BoundRing {
         match side {
             Side::Tx => &mut self.tx,
@@ -109,6 +119,8 @@ pub(crate) enum Holding {
     Service(Option<Bound>),
     /// Rings of an application.
     App(Bound),
+    /// Part of a scrub, which alone starts and ends it.
+    Scrub(Bound),
     /// Gone with a reset; remembered so that its owner is told.
     Stale,
 }
@@ -148,17 +160,35 @@ pub(crate) struct Entry {
 impl Entry {
     pub(crate) fn bound(&mut self) -> Option<&mut Bound> {
         match &mut self.holding {
-            Holding::App(bound) | Holding::Service(Some(bound)) => Some(bound),
+            Holding::App(bound) | Holding::Scrub(bound) | Holding::Service(Some(bound)) => {
+                Some(bound)
+            }
             _ => None,
         }
     }
 
     fn take_bound(&mut self) -> Option<Bound> {
         match core::mem::replace(&mut self.holding, Holding::Stale) {
-            Holding::App(bound) => Some(bound),
+            Holding::App(bound) | Holding::Scrub(bound) => Some(bound),
             Holding::Service(bound) => bound,
             Holding::Copy | Holding::Stale => None,
         }
+    }
+
+    /// Whether it belongs to the driver, which alone starts and ends it.
+    pub(crate) fn is_drivers(&self) -> bool {
+        matches!(self.holding, Holding::Copy | Holding::Scrub(_))
+    }
+
+    /// Whether it is part of a scrub.
+    pub(crate) fn is_any_scrub(&self) -> bool {
+        matches!(self.holding, Holding::Scrub(_))
+    }
+
+    /// Whether it is part of the scrub with this number.
+    pub(crate) fn is_scrub(&self, number: u64) -> bool {
+        matches!(&self.holding, Holding::Scrub(bound)
+            if bound.scrub.as_ref().is_some_and(|part| part.number == number))
     }
 
     /// Whether a reset has gone over it.
@@ -176,6 +206,8 @@ pub(crate) struct Table {
     loose: Vec<RingMem>,
     /// Memory that queues of an engine may still reach.
     quarantine: Vec<(EngineId, Bound)>,
+    /// Scrubs that are under way, or whose end nobody has collected.
+    pub scrubs: Scrubs,
     /// What was counted on rings that are gone.
     pub retired: RingCounters,
     /// Doorbell writes for clients.
@@ -313,9 +345,11 @@ impl Table {
             entry.holding = Holding::Service(None);
         }
         if let Some(bound) = bound {
+            let proven = drained && !bound.owes_marker(registers);
             if drained && !bound.sequencer {
                 bound.hardware.program(registers, dummy, dummy);
-            } else {
+            }
+            if !proven || bound.sequencer {
                 self.quarantine.push((place.engine, bound));
             }
         }
