@@ -97,6 +97,7 @@ calls! {
     Program             ProgramEngineNc     ["Client::program_engine"];
     CopyNumbered        MemCopyAsync        ["AsyncCopies::submit"];
     WaitNumbered        MemCopyAsyncWait    ["AsyncCopies::wait"];
+    Scrub               HbmScrubStart       ["Client::scrub"];
     Clients             DeviceGetAllAppsInfo ["Device::clients"];
     Chunks              DumpMemChunks       ["Device::chunks" "Device::chunks_up_to" "Device::host_chunks"];
     Pod                 PodStatus           ["Driver::pod"];

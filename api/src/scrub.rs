@@ -4,11 +4,11 @@ use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 
-use axon_clients::Touched;
 use axon_neuron::dma::{self, ScrubOrder};
 use axon_platform::Platform;
 use axon_ports::HbmIndex;
 
+use crate::calls::Call;
 use crate::{Client, Error};
 
 /// A scrub under way; ends once all of the HBM holds the word and the engines are given back.
@@ -32,8 +32,7 @@ impl<P: Platform> Client<P> {
     /// [`Error::NotAttached`], [`Error::Device`], [`Error::DeviceFailed`], [`Error::DeviceGone`],
     /// [`Error::Removed`]. Nothing was started and nothing is held.
     pub async fn scrub(&self, hbm: HbmIndex, word: u32) -> Result<Scrub<P>, Error> {
-        self.shared().enter_memory().await?;
-        self.access().touch(Touched::Transfers);
+        self.shared().enter_memory(Call::Scrub).await?;
         let (client, slot) = (self.id(), self.access().slot());
         let memory = self.device().memory();
         let range = memory.begin_scrub(client, hbm.number()).await?;

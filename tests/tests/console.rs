@@ -105,6 +105,11 @@ fn dma_e22_dma_e26_dma_e34_dma_e45_queues_and_engines() {
 }
 
 #[test]
+fn mem_d08_a_whole_hbm_is_scrubbed() {
+    check("scrub");
+}
+
+#[test]
 fn dma_e38_batches_and_writes_through_the_window() {
     check("batches");
 }

@@ -101,10 +101,8 @@ macro_rules! categories {
 
             /// The category with this name, in any case.
             pub fn from_name(name: &str) -> Option<Category> {
-                $(if name.eq_ignore_ascii_case(stringify!($name)) {
-                    return Some(Category::$name);
-                })*
-                None
+                let is_it = |one: &Self| one.name().is_some_and(|n| n.eq_ignore_ascii_case(name));
+                [$(Category::$name),*].into_iter().find(is_it)
             }
         }
     };

@@ -42,10 +42,8 @@ macro_rules! counters {
 
             /// The counter with this name, in any case.
             pub fn from_name(name: &str) -> Option<Self> {
-                $(if name.eq_ignore_ascii_case(stringify!($name)) {
-                    return Some($type::$name);
-                })*
-                None
+                let is_it = |one: &Self| one.name().is_some_and(|n| n.eq_ignore_ascii_case(name));
+                [$($type::$name),*].into_iter().find(is_it)
             }
         }
 

@@ -11,10 +11,12 @@ use axon::{
 };
 use axon_hosted::Machine;
 use axon_platform::DeviceAddr;
-use axon_ports::CoreId;
+use axon_ports::{CoreId, HbmIndex};
 
 const MODEL: ModelUuid = ModelUuid([7; 32]);
 const CORE: CoreId = CoreId::new(0).unwrap();
+/// Where the scene has no memory.
+const HBM_1: HbmIndex = HbmIndex::new(1).unwrap();
 const ENGINE: u32 = 5;
 const BYTES: u64 = 4096;
 
@@ -170,6 +172,7 @@ impl Scene {
             Call::Completions => client.zero_copy_queue().map(drop),
             Call::TakeQueues => client.h2t_queues(CORE, 1, 0).await.map(drop),
             Call::SetPowerProfile => client.set_power_profile(1).await,
+            Call::Scrub => client.scrub(HBM_1, 0).await.map(drop),
             Call::PeriodicMetrics => client.periodic_metrics(true),
             Call::Throttling => client.throttle_notifications(true).await,
             _ => return None,

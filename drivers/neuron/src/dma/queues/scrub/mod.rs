@@ -102,7 +102,7 @@ impl<P: Platform> Dma<P> {
             self.all_open(&crew).await?;
             let ready = self.0.queues.with(|table| {
                 self.check_crew(table, &crew)?;
-                crew.iter().try_for_each(|&(_, core, _)| self.0.open(core))?;
+                crew.iter().try_for_each(|&(_, core, _)| self.0.check_open(core))?;
                 table.reserve(LANES)?;
                 table.scrubs.reserve()
             });
