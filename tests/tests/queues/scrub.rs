@@ -65,6 +65,7 @@ fn mem_e92_the_whole_channel_and_nothing_else() {
         let last = bench.device.hal().memory_geometry().channel_count as u32 - 1;
         for number in [0, last] {
             let (base, start, end, _) = channel(&bench, number);
+            bench.pause(Duration::from_millis(1)).await;
             let host = host_used(&bench).await;
             let mut before = vec![0; 0x100_0000];
             let mut after = before.clone();

@@ -14,7 +14,7 @@ use super::super::table::{Entry, Place, Table, Then};
 use super::lane::{LANES, Markers, ScrubPart, Shape, first_wrong};
 use super::{QUEUE, ScrubOrder};
 use crate::dma::engine;
-use crate::dma::report::EngineReport;
+use crate::dma::report::{EngineReport, Stop};
 use crate::hal::BatchKind;
 use crate::registers::misc_ram;
 use crate::shared::Shared;
@@ -261,7 +261,8 @@ impl Job {
                 reads += engine::DIAGNOSIS_READS;
                 table.retired.aborts += 1;
                 let report = engine::diagnose(&shared.registers, member.unit);
-                Err(Error::DmaAborted { engine: member.place.engine, queue: QUEUE, report })
+                let stop = self.stop(shared, table, member.place);
+                Err(Error::DmaAborted { engine: member.place.engine, queue: QUEUE, report, stop })
             }
             (None, Some((lane, member))) if late => {
                 table.retired.timeouts += 1;
@@ -272,12 +273,26 @@ impl Job {
                     source: member.pattern.pa(),
                     destination: DeviceAddr(self.shape.block(lane, 0)),
                     waited_us: waited.as_micros() as u64,
+                    stop: self.stop(shared, table, member.place),
                 })
             }
             _ => Ok(()),
         };
         shared.data_path_reads.fetch_add(reads, Ordering::Relaxed);
         result
+    }
+
+    /// How far an engine has come.
+    fn stop<P: Platform>(&self, shared: &Shared<P>, table: &mut Table, place: Place) -> Stop {
+        let bound = table.get(place).and_then(Entry::bound);
+        let Some(bound) = bound else { return Stop::Unknown };
+        let [source, destination] = bound.hardware.currents(&shared.registers);
+        let (slot, count) = (source.min(destination), self.shape.count());
+        match slot {
+            slot if slot < count => Stop::At { descriptor: slot, slot, is_logged: false },
+            slot if slot == count => Stop::Executed,
+            _ => Stop::Unknown,
+        }
     }
 
     /// All queues are paused, those that are done too, so that they can be parked.
