@@ -3,7 +3,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`bench`] | one device that is READY, one client, and what a test wants to know about them |
+//! | [`mod@bench`] | one device that is READY, one client, and what a test wants to know about them |
 //! | [`frail`] | a machine that refuses the n-th request for a resource |
 //! | [`mod@machine`] | machines by a short description |
 //! | [`transcript`] | console sessions kept as files: what was typed, what was answered |
