@@ -123,6 +123,10 @@ async fn ends<P: Platform>(machine: &P, device: &Device<P>) -> Result<Vec<Row>, 
     core::mem::forget((chunks, many));
     drop(client);
     let mut beside = Vec::with_capacity(1 << 16);
+    // The first one stands behind the 64 in its ring, which ends in order: it waits for all of them.
+    let before = machine.cycles();
+    pin!(pages.copy()).await?;
+    let behind = machine.cycles().wrapping_sub(before);
     while is_here(device, id) {
         let before = machine.cycles();
         pin!(pages.copy()).await?;
@@ -135,6 +139,7 @@ async fn ends<P: Platform>(machine: &P, device: &Device<P>) -> Result<Vec<Row>, 
     let rows = [
         Row::new("copy 4 KiB beside nothing: median", None, alloc::vec![usual]),
         Row::new("copy 4 KiB beside nothing: longest", None, alloc::vec![usual_longest]),
+        Row::new("copy 4 KiB behind those 64 in its ring", None, alloc::vec![behind]),
         Row::new(
             "copy 4 KiB beside that end: median",
             Some(usual * 105 / 100),
