@@ -97,7 +97,6 @@ impl<P: Platform> Dma<P> {
                 shared.registers.write32(bound.hardware.m2s_doorbell(), tx);
                 bound.tx.announce(tx);
             }
-            table.doorbells += 1 + u64::from(tx != 0);
             Ok(())
         })?;
         let event = TraceEvent::DmaQueueCopyStart {

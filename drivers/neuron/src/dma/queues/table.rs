@@ -210,8 +210,6 @@ pub(crate) struct Table {
     pub scrubs: Scrubs,
     /// What was counted on rings that are gone.
     pub retired: RingCounters,
-    /// Doorbell writes for clients.
-    pub doorbells: u64,
 }
 
 impl Table {

@@ -180,7 +180,6 @@ impl<P: Platform> Dma<P> {
             let holding = Holding::Scrub(bound);
             table.insert(Entry { place, client, core, epoch, holding, leaving: None });
         }
-        table.doorbells += 2 * LANES as u64;
         table.retired.descriptors += u64::from(count) * LANES as u64;
         table.retired.batches += LANES as u64;
         table.scrubs.enter(job);
