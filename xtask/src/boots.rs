@@ -68,7 +68,7 @@ pub const BOOTS: &[Boot] = &[
     boot("inf2 comes up and copies", "--device inf2", all_is_well),
     boot("trn2 comes up and copies", "--device trn2", all_is_well),
     boot("trn3 comes up and copies", "--device trn3", all_is_well),
-    boot("two generations in one machine", "--device trn1,trn2", all_is_well),
+    boot("every product in one machine", "--device trn1,inf2,trn2,trn3", all_is_well),
     boot("a device without memory window", "--device trn2 --fault bar4-absent", all_is_well),
     Boot {
         times: 2,
