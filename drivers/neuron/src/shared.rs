@@ -10,7 +10,7 @@ use embassy_sync::waitqueue::AtomicWaker;
 
 use axon_ports::telemetry::{DeviceRecords, EventKind};
 
-use crate::dma::{FillSource, Links, Outcome, Port, PortCell, Queues};
+use crate::dma::{FillSource, Links, Outcome, Port, PortCell, Queues, Ring};
 use crate::fwio::Mailbox;
 use crate::notify::Notifications;
 use crate::probe::{BusMaster, Rungs};
@@ -163,6 +163,15 @@ impl<P: Platform> Shared<P> {
         }
     }
 
+    /// Batches of a ring that have read the fill buffer, and have ended, no longer keep it from the
+    /// fills that wait for it.
+    pub(crate) fn release_fill(&self, ring: &mut Ring) {
+        let over = core::mem::take(&mut ring.fill_reads_over);
+        if over != 0 {
+            self.fill.release(over);
+        }
+    }
+
     /// Writes a record into the event ring.
     pub fn note(&self, client: Option<ClientId>, kind: EventKind, data: u64) {
         self.records.events.record(self.platform.now(), client, kind, data);
@@ -273,6 +282,7 @@ impl<P: Platform> Shared<P> {
                 port.set_refused(Some(refusal));
                 if let Some(ring) = port.ring() {
                     ring.end_all(outcome);
+                    self.release_fill(ring);
                     if ring.quarantined() > 0 {
                         self.quarantine.fetch_or(1 << number, Ordering::AcqRel);
                     }

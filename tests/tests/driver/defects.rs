@@ -72,6 +72,23 @@ fn st_d13_nothing_is_written_once_the_function_is_off_and_handles_reach_no_freed
 }
 
 #[test]
+fn a_fill_that_waits_for_the_buffer_is_told_that_the_device_is_removed() {
+    for setup in every() {
+        setup.run(async |bench| {
+            let (one, other) = (bench.hbm(4096).await, bench.hbm(4096).await);
+            bench.control("fault drop-marker=1");
+            let mut first = Box::pin(one.fill(.., 1).unwrap());
+            let mut second = Box::pin(other.fill(.., 2).unwrap());
+            assert!(embassy_futures::poll_once(first.as_mut()).is_pending());
+            assert!(embassy_futures::poll_once(second.as_mut()).is_pending());
+            let ended = embassy_futures::join::join3(first, second, bench.device.shut_down()).await;
+            assert_eq!(ended.0.unwrap_err().errno(), Errno::ECANCELED);
+            assert_eq!(ended.1.unwrap_err().errno(), Errno::ENODEV);
+        });
+    }
+}
+
+#[test]
 fn st_d19_a_slot_starts_with_no_memory_of_whoever_had_it() {
     trn1().run(async |bench| {
         let first = bench.device.open().await.unwrap();

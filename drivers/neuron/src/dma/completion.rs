@@ -222,7 +222,7 @@ fn trace_end<P: Platform>(shared: &Shared<P>, name: RingName, retired: u32) {
 
 #[cold]
 fn release_fill<P: Platform>(shared: &Shared<P>, ring: &mut Ring) {
-    shared.fill.release(core::mem::take(&mut ring.fill_reads_over));
+    shared.release_fill(ring);
 }
 
 /// Looks after rings on which nothing has ended.

@@ -99,7 +99,7 @@ pub(super) async fn close<P: Platform>(shared: &Shared<P>, map: CoreMap) {
                     if ring.quarantined() > 0 {
                         shared.quarantine.fetch_or(1 << number, Ordering::AcqRel);
                     }
-                    release_fill(shared, ring);
+                    shared.release_fill(ring);
                     port.set_draining(false);
                     open
                 });
@@ -111,13 +111,6 @@ pub(super) async fn close<P: Platform>(shared: &Shared<P>, map: CoreMap) {
         shared.platform.sleep(DRAIN_LOOK).await;
     }
     queues::close(shared, map).await;
-}
-
-fn release_fill<P: Platform>(shared: &Shared<P>, ring: &mut Ring) {
-    let over = core::mem::take(&mut ring.fill_reads_over);
-    if over != 0 {
-        shared.fill.release(over);
-    }
 }
 
 /// Stage 5: what was in quarantine under a covered engine can no longer be written.
@@ -220,7 +213,7 @@ pub(super) fn reopen<P: Platform>(shared: &Shared<P>, map: CoreMap, device_faile
                 if device_failed || shared.states.core(core) == CoreState::Down {
                     ring.cancel_suspended(CancelCause::Reset);
                 }
-                release_fill(shared, ring);
+                shared.release_fill(ring);
             }
             if shared.states.core(core) == CoreState::Down {
                 refused = Some(Error::CoreDown { core });
