@@ -227,3 +227,55 @@ fn dma_e42_dma_d09_a_bounce_copy_of_more_than_4_gib() {
         assert_eq!(found, [0; 2], "nothing went to size mod 4 GiB");
     });
 }
+
+#[test]
+fn a_release_that_is_dropped_half_way_is_carried_on_without_its_caller() {
+    for setup in axon_tests::bench::every() {
+        setup.run(async |bench| {
+            let rings = Rings::new(&bench.client, 64).await;
+            let target = bench.host(4096).await;
+            rings.tx.stage(0, &[row(Side::Tx, target.device_addr(), 4)]).await.unwrap();
+            rings.rx.stage(0, &[row(Side::Rx, target.device_addr(), 4)]).await.unwrap();
+            let mut queue = bench.client.bind_queue(5, 3, &rings.tx, &rings.rx).await.unwrap();
+            bench.control("fault hang-engine=5");
+            queue.start(1, 1).unwrap();
+            let mut closing = Box::pin(queue.close());
+            assert!(embassy_futures::poll_once(closing.as_mut()).is_pending());
+            drop(closing);
+            let leaving = RingOwner::Leaving(bench.client.id());
+            assert_eq!(bench.device.queue_owner(5, 3).unwrap(), leaving);
+            bench.pause(Duration::from_millis(20)).await;
+            assert_eq!(bench.device.queue_owner(5, 3).unwrap(), RingOwner::Free);
+            bench.client.queues().init(&rings.init(5, 3)).await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_queue_that_drains_is_not_forgotten_when_the_last_late_marker_is_seen() {
+    for setup in axon_tests::bench::every() {
+        setup.run(async |bench| {
+            let rings = Rings::new(&bench.client, 64).await;
+            let target = bench.host(4096).await;
+            rings.tx.stage(0, &[row(Side::Tx, target.device_addr(), 4)]).await.unwrap();
+            rings.rx.stage(0, &[row(Side::Rx, target.device_addr(), 4)]).await.unwrap();
+            let mut queue = bench.client.bind_queue(5, 3, &rings.tx, &rings.rx).await.unwrap();
+            let (from, to) = (bench.host(4096).await, bench.hbm(4096).await);
+            bench.control("fault late-marker=1s times=1");
+            let late = from.span(..).unwrap().copy_to(to.span(..).unwrap()).unwrap();
+            let start = bench.now();
+            assert_eq!(errno(late.await), Errno::ETIMEDOUT);
+            bench.control("fault hang-engine=5");
+            queue.start(1, 1).unwrap();
+            // By now late markers are looked for every 100 ms only.
+            let landed = Duration::from_millis(1001);
+            bench.pause(landed - bench.now().since(start)).await;
+            assert_eq!(bench.device.counters().quarantined, 1, "not seen yet");
+            drop(queue);
+            bench.pause(Duration::from_millis(50)).await;
+            assert_eq!(bench.device.queue_owner(5, 3).unwrap(), RingOwner::Free);
+            assert_eq!(bench.device.counters().quarantined, 1, "the queue in place of the batch");
+            bench.control("fault clear");
+        });
+    }
+}

@@ -78,8 +78,11 @@ pub(crate) async fn run<P: Platform>(shared: Arc<Shared<P>>) {
                 rest = (rest * 2).min(longest);
                 slow_rest = SLOW_REST.0;
             } else if shared.quarantine.load(Ordering::Acquire) != 0 {
-                queues::reap(&shared);
-                timer.set(sweep_quarantine(&shared).then(|| shared.platform.sleep(slow_rest)));
+                // Queues that drain have a deadline; late markers can wait longer and longer.
+                let draining = queues::reap(&shared);
+                let kept = sweep_quarantine(&shared);
+                let pause = if draining { SLOW_REST.0 } else { slow_rest };
+                timer.set((draining || kept).then(|| shared.platform.sleep(pause)));
                 slow_rest = (slow_rest * 2).min(SLOW_REST.1);
             } else if queues::reap(&shared) {
                 timer.set(Some(shared.platform.sleep(SLOW_REST.0)));

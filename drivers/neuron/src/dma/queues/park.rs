@@ -2,6 +2,7 @@
 
 use axon_platform::{MmioWindow, Platform};
 use axon_ports::{ClientId, CoreMap};
+use core::mem::forget;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 
@@ -76,17 +77,30 @@ fn is_drained<W: MmioWindow>(bound: &super::table::Bound, registers: &W) -> bool
     bound.hardware.is_drained(registers)
 }
 
+/// Somebody looks after queues that drain. Once that ends, the completion task does.
+struct Attended<'a, P: Platform>(&'a Shared<P>);
+
+impl<P: Platform> Drop for Attended<'_, P> {
+    fn drop(&mut self) {
+        self.0.queues.leaving.store(true, Ordering::Release);
+        self.0.work.wake();
+    }
+}
+
 impl<P: Platform> Dma<P> {
-    /// Pauses, drains and parks the bound queues that `which` names: at most 10 ms for all.
+    /// Pauses, drains and parks the bound queues that `which` names: at most 10 ms for all. Where
+    /// the future is dropped, the completion task carries on.
     pub(super) async fn unbind(
         &self,
         which: impl Fn(&Entry) -> bool,
         then: impl Fn(&Entry) -> Then,
     ) {
         self.0.queues.with(|table| begin(&self.0, table, &which, then));
+        let attended = Attended(&self.0);
         while look(&self.0, &which) {
             self.0.platform.sleep(DRAIN_LOOK).await;
         }
+        forget(attended);
     }
 
     /// As [`Dma::release`], for an owner that does not wait: what has not drained now is looked at
@@ -97,8 +111,7 @@ impl<P: Platform> Dma<P> {
             |entry: &Entry| entry.client == client && entry.place == place && !entry.is_any_scrub();
         self.0.queues.with(|table| begin(&self.0, table, ours, Then::after_release));
         if look(&self.0, ours) {
-            self.0.queues.leaving.store(true, Ordering::Release);
-            self.0.work.wake();
+            drop(Attended(&self.0));
         }
     }
 
