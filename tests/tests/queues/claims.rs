@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axon::{Direction, HostRange, QueueInit, RingOwner, ZeroCopyRequest};
 use axon_platform::Errno;
+use axon_ports::CoreMap;
 
 use crate::rig::{Rings, core, errno, host_used};
 use axon_tests::bench::{later, v2};
@@ -165,5 +166,20 @@ fn a_copy_queue_carries_nobody_elses_transfers() {
         let rings = Rings::new(&bench.client, 64).await;
         let init = rings.init(128, 2);
         assert_eq!(errno(queues.init(&init).await), Errno::EALREADY);
+    });
+}
+
+#[test]
+fn a_claim_that_a_reset_has_ended_takes_nothing_along_that_came_behind_it() {
+    later().run(async |bench| {
+        let (first, second) = (bench.client.queues(), bench.client.queues());
+        let mut early = Box::pin(first.h2t_alloc(0, 1, 1));
+        assert!(embassy_futures::poll_once(early.as_mut()).is_pending(), "waits for memory");
+        bench.client.reset(CoreMap::DEVICE).unwrap().await.unwrap();
+        let late = second.h2t_alloc(0, 0, 1).await.unwrap();
+        assert_eq!(late.service, 0b1000, "the queue that the first one had");
+        assert!(early.await.is_err());
+        let owner = bench.device.queue_owner(late.engine.number(), 3).unwrap();
+        assert_eq!(owner, RingOwner::Service(core(0), bench.client.id(), false));
     });
 }

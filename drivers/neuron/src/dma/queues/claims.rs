@@ -120,6 +120,8 @@ fn reap_one<P: Platform>(shared: &Shared<P>, place: Place) -> bool {
 struct Pending<'a, P: Platform> {
     shared: &'a Arc<Shared<P>>,
     client: ClientId,
+    /// Of the core when they were taken: behind a reset they may be the client's anew.
+    epoch: u32,
     places: Vec<Place>,
 }
 
@@ -127,7 +129,9 @@ impl<P: Platform> Drop for Pending<'_, P> {
     fn drop(&mut self) {
         self.shared.queues.with(|table| {
             for &place in &self.places {
-                if table.get(place).is_some_and(|entry| entry.client == self.client) {
+                let ours =
+                    |entry: &&mut Entry| (entry.client, entry.epoch) == (self.client, self.epoch);
+                if table.get(place).filter(ours).is_some() {
                     table.remove(place);
                 }
             }
@@ -165,7 +169,7 @@ impl<P: Platform> Dma<P> {
         reap(&self.0);
         let epoch = self.0.states.epoch(core);
         let places = self.take(client, core, engine.id, copy as usize, service as usize)?;
-        let mut pending = Pending { shared: &self.0, client, places };
+        let mut pending = Pending { shared: &self.0, client, epoch, places };
         let mut rings = Vec::new();
         for place in pending.places.iter().take(copy as usize) {
             let name = RingName { engine: engine.id, queue: place.queue, core, unit: engine.unit };
