@@ -311,3 +311,30 @@ fn a_write_that_is_dropped_half_way_ends_with_a_barrier() {
         assert!(ended, "dropped at every poll");
     }
 }
+
+#[test]
+fn a_request_does_not_go_to_whoever_has_its_queue_next() {
+    later().run(async |bench| {
+        let (host, hbm) = (bench.pattern(8192, 5).await, bench.hbm(8192).await);
+        let claims = bench.client.queues().h2t_alloc(0, 1, 0).await.unwrap();
+        let (queue, engine) = (claims.copy.trailing_zeros(), claims.engine.number());
+        let batch = |offset| ZeroCopyBatch {
+            device: hbm.handle(),
+            offset,
+            operations: vec![ZeroCopyOp { offset: 0, host: vec![range(host.handle(), 0, 4096)] }],
+            context: offset,
+        };
+        let batches = vec![batch(0), batch(4096)];
+        let direction = Direction::ToDevice;
+        let request = ZeroCopyRequest { direction, queue: queue as i32, batches };
+        let mut copy = Box::pin(bench.client.zero_copy(&request));
+        assert!(embassy_futures::poll_once(copy.as_mut()).is_pending());
+        bench.client.queues().h2t_free(0, claims.copy.into()).await.unwrap();
+        let stranger = bench.device.open().await.unwrap();
+        let theirs = stranger.queues().h2t_alloc(0, 1, 0).await.unwrap();
+        assert_eq!((theirs.copy, theirs.engine.number()), (claims.copy, engine));
+        let rung = bench.doorbells().len();
+        assert_eq!(errno(copy.await), Errno::ECANCELED);
+        assert_eq!(bench.doorbells().len(), rung, "nothing was put into the ring of another");
+    });
+}

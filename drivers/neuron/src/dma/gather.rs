@@ -17,9 +17,9 @@ use super::descriptor::{Barrier, pair};
 use super::plan::{HostPiece, Plan, Transfer};
 use super::ring::Ring;
 use super::slab::{BatchId, Hardware, Marker, Span};
-use crate::Error;
 use crate::shared::Shared;
 use crate::wake::Ticket;
+use crate::{CancelCause, Error};
 
 /// Transfers of one operation in flight at once.
 const AHEAD: usize = 8;
@@ -113,6 +113,8 @@ impl Ring {
 pub struct ZeroCopy<P: Platform> {
     shared: Arc<Shared<P>>,
     port: u8,
+    /// Of the port when the queue was looked up: later it may be another client's.
+    tenancy: u32,
     direction: Direction,
     plans: VecDeque<Plan>,
     /// The next transfer, cut and not staged.
@@ -155,9 +157,12 @@ impl<P: Platform> Dma<P> {
         for ZeroCopyOp { host, device } in operations {
             plans.push_back(Plan::new(host, device.address, device.pin)?);
         }
+        let tenancy =
+            self.0.ports.get(usize::from(port)).map_or(0, |cell| cell.with(|p| p.tenancy()));
         Ok(ZeroCopy {
             shared: self.0.clone(),
             port,
+            tenancy,
             direction,
             plans,
             cut: None,
@@ -182,17 +187,20 @@ impl<P: Platform> ZeroCopy<P> {
             let ends = plan.is_over() && self.plans.len() == 1;
             let last = if ends { self.barrier() } else { Last::No };
             let pins = [Some(transfer.host_pin.clone()), Some(plan.device_pin.clone())];
-            let (direction, ticket) = (self.direction, self.ticket);
+            let (direction, tenancy, ticket) = (self.direction, self.tenancy, self.ticket);
             let data = transfer.segments.len() as u32;
             let Some(cell) = self.shared.ports.get(usize::from(self.port)) else { return Ok(()) };
             let staged = cell.with(|port| {
-                let ring = port.admit(data, ticket)?;
-                let batch = ring.stage_transfer(transfer, direction, last, pins, waker)?;
-                if let Some(ticket) = ticket {
+                if port.tenancy() != tenancy {
+                    return Err(Error::Cancelled { why: CancelCause::Closed });
+                }
+                let Some(ring) = port.admit(data, ticket) else { return Ok(None) };
+                let batch = ring.stage_transfer(transfer, direction, last, pins, waker);
+                if let (Some(ticket), Some(_)) = (ticket, batch) {
                     port.leave(ticket);
                 }
-                Some(batch)
-            });
+                Ok(batch)
+            })?;
             let Some(batch) = staged else { return self.wait(waker) };
             self.ticket = None;
             self.is_open = last == Last::No && self.direction == Direction::ToDevice;
@@ -227,10 +235,12 @@ impl<P: Platform> ZeroCopy<P> {
         let (Some(transfer), Some(plan)) = (&self.cut, self.plans.front()) else { return };
         let pins = [Some(transfer.host_pin.clone()), Some(plan.device_pin.clone())];
         let (direction, last, ticket) = (self.direction, self.barrier(), self.ticket);
+        let tenancy = self.tenancy;
         let data = transfer.segments.len() as u32;
         let Some(cell) = self.shared.ports.get(usize::from(self.port)) else { return };
         cell.with(|port| {
-            let Some(ring) = port.admit(data, ticket) else { return };
+            let same = port.tenancy() == tenancy;
+            let Some(ring) = port.admit(data, ticket).filter(|_| same) else { return };
             if let Some(batch) = ring.stage_transfer(transfer, direction, last, pins, Waker::noop())
             {
                 ring.abandon(batch);

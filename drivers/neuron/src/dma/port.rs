@@ -25,6 +25,8 @@ pub(crate) struct Port {
     /// Why no work is taken any more.
     refused: Option<Error>,
     queue: Queue,
+    /// Rings that were taken out.
+    tenancy: u32,
     /// First marker value of the next ring, where there was one before: no two batches of a port
     /// ever have the same.
     next_value: Option<u32>,
@@ -58,6 +60,11 @@ impl Port {
             let (engine, queue) = (ring.name.engine, ring.name.queue);
             Some(Error::QuarantineFull { engine, queue })
         })
+    }
+
+    /// Another number where the ring is no longer the one that it was.
+    pub(crate) fn tenancy(&self) -> u32 {
+        self.tenancy
     }
 
     /// Queues a task until work may be staged.
@@ -105,6 +112,7 @@ impl Port {
     /// Takes the ring out; every batch on it has ended and every failure was collected.
     pub(crate) fn unbind(&mut self) -> Option<Box<Ring>> {
         let ring = self.ring.take();
+        self.tenancy = self.tenancy.wrapping_add(1);
         self.next_value = ring.as_deref().map_or(self.next_value, |ring| Some(ring.next_value));
         self.decide();
         ring
