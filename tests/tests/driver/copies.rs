@@ -148,8 +148,11 @@ fn dma_e16_a_full_ring_takes_turns() {
         assert_eq!(refused.try_start().unwrap_err().errno(), Errno::EAGAIN);
         let staged = bench.device.counters().batches;
         assert_eq!(staged, 256, "never staged in part");
+        assert!(embassy_futures::poll_once(&mut refused).is_pending());
+        let waiting = refused.try_start().unwrap_err();
+        assert_eq!(waiting.errno(), Errno::EAGAIN, "it has a place in the queue, no more");
         // Nobody has to come for the first ones to make room for these.
-        for copy in [copy(), copy(), refused] {
+        for copy in [refused, copy(), copy()] {
             copy.await.unwrap();
         }
         for copy in started.drain(..) {

@@ -158,7 +158,7 @@ impl<P: Platform> Transfer<P> {
     /// `go_on` is.
     #[inline(never)]
     pub(crate) fn try_start(&mut self) -> Result<(), Error> {
-        if !matches!(self.stage, Stage::New) {
+        if !matches!(self.stage, Stage::New | Stage::Queued(_)) {
             return Ok(());
         }
         if self.try_stage::<true>(None).is_none() {
