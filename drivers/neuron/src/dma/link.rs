@@ -77,7 +77,9 @@ impl Links {
             if state.leased.contains(&engine) {
                 return Err(Error::Busy { what: "the engine of the link", limit: 1 });
             }
-            let room = state.leased.try_reserve(1).and_then(|()| state.kept.try_reserve(1));
+            // Each lease may leave its memory behind.
+            let all = state.leased.len() + 1;
+            let room = state.leased.try_reserve(1).and_then(|()| state.kept.try_reserve(all));
             room.map_err(|_| Error::NoRecords)?;
             state.leased.push(engine);
             Ok(())
@@ -214,8 +216,8 @@ impl<P: Platform> Link<P> {
     /// Reads consecutive words of the neighbour's MiscRAM; about 4 ms at most.
     ///
     /// # Errors
-    /// [`Error::LinkSilent`] (EIO) where no answer came: the link is of no use from then on.
-    /// [`Error::InvalidArgument`] for more words than a page holds, [`Error::Stale`] after a reset,
+    /// [`Error::LinkSilent`] (EIO) where no answer came, and after a reset: the link is of no use
+    /// from then on. [`Error::InvalidArgument`] for no words and for more than a page holds,
     /// [`Error::DeviceGone`], [`Error::Removed`].
     pub async fn read(&mut self, offset: u32, into: &mut [u32]) -> Result<(), Error> {
         let engine = self.engine.id;
@@ -289,5 +291,21 @@ impl<P: Platform> Drop for Link<P> {
             }
         }
         self.shared.links.give_back(self.engine.id, memory);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_room_for_what_every_lease_may_leave_behind() {
+        let links = Links::new();
+        for number in 0..40 {
+            links.lease(EngineId::new(number).unwrap()).unwrap();
+        }
+        assert!(links.with(|state| state.kept.capacity()) >= 40);
+        let first = EngineId::new(0).unwrap();
+        assert!(links.lease(first).is_err(), "one lease an engine");
     }
 }
