@@ -20,7 +20,8 @@ use crate::wake::WakerList;
 /// Most time that a drive waits for whoever has to let go.
 const LETTING_GO: Duration = Duration::from_secs(1);
 
-/// What a watcher of resets is told, in this order for every drive.
+/// What a watcher of resets is told, in this order for every drive. One that comes too late for a
+/// begin is told of the end alone, and of several ends of the last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ResetNews {
     /// A drive waits, 1 s at most, until [`NeuronDevice::allow_reset`].
@@ -47,6 +48,29 @@ struct State {
     waiting: WakerList,
 }
 
+impl State {
+    fn begin(&mut self, whole: bool) {
+        self.begins = Some(whole);
+        self.held = true;
+        self.waiting.wake_all();
+    }
+
+    /// A watcher that has not heard of the begin hears of the end only.
+    fn end(&mut self, whole: bool, ok: bool) {
+        self.begins = None;
+        self.ended = Some((whole, ok));
+        self.waiting.wake_all();
+    }
+
+    fn take_news(&mut self) -> Option<ResetNews> {
+        // A drive that ended was begun before the one that waits now.
+        if let Some((whole, ok)) = self.ended.take() {
+            return Some(ResetNews::Ended { whole, ok });
+        }
+        self.begins.take().map(|whole| ResetNews::Begins { whole })
+    }
+}
+
 /// At most one watcher of a device's resets.
 pub(crate) struct ResetWatch(Mutex<CriticalSectionRawMutex, RefCell<State>>);
 
@@ -68,9 +92,7 @@ impl ResetWatch {
     pub(super) async fn ask<P: Platform>(shared: &Shared<P>, map: CoreMap) {
         let asked = shared.reset_watch.with(|state| {
             if state.watched {
-                state.begins = Some(map.is_device());
-                state.held = true;
-                state.waiting.wake_all();
+                state.begin(map.is_device());
             }
             state.watched
         });
@@ -94,8 +116,7 @@ impl ResetWatch {
     pub(super) fn tell(&self, map: CoreMap, ok: bool) {
         self.with(|state| {
             if state.watched {
-                state.ended = Some((map.is_device(), ok));
-                state.waiting.wake_all();
+                state.end(map.is_device(), ok);
             }
         });
     }
@@ -114,12 +135,8 @@ impl<P: Platform> NeuronDevice<P> {
         let shared = self.shared();
         poll_fn(|cx| {
             shared.reset_watch.with(|state| {
-                // A drive that ended was begun before the one that waits now.
-                if let Some((whole, ok)) = state.ended.take() {
-                    return Poll::Ready(Some(ResetNews::Ended { whole, ok }));
-                }
-                if let Some(whole) = state.begins.take() {
-                    return Poll::Ready(Some(ResetNews::Begins { whole }));
+                if let Some(news) = state.take_news() {
+                    return Poll::Ready(Some(news));
                 }
                 if shared.is_stopped() {
                     return Poll::Ready(None);
@@ -137,5 +154,31 @@ impl<P: Platform> NeuronDevice<P> {
             state.held = false;
             state.waiting.wake_all();
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drive_never_begins_behind_its_own_end() {
+        let mut state = State::default();
+        let (begins, ended) = (
+            |whole| Some(ResetNews::Begins { whole }),
+            |whole, ok| Some(ResetNews::Ended { whole, ok }),
+        );
+        state.begin(true);
+        assert_eq!(state.take_news(), begins(true));
+        state.end(true, true);
+        state.begin(false);
+        assert_eq!(state.take_news(), ended(true, true));
+        assert_eq!(state.take_news(), begins(false));
+        // The watcher was not patient enough: two drives came and went.
+        state.end(false, true);
+        state.begin(true);
+        state.end(true, false);
+        assert_eq!(state.take_news(), ended(true, false));
+        assert_eq!(state.take_news(), None);
     }
 }
