@@ -1,7 +1,6 @@
 //! Descriptors into rings and out of them (specification 03 §5.4, §13.7, §13.8). All of a call are
 //! checked before the first is stored.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use axon_neuron::dma::{Named, Side, describe};
@@ -18,7 +17,7 @@ use crate::{Error, View};
 const BYTES: u64 = 16;
 /// Chunks that a call remembers, so that neighbouring descriptors cost one look-up.
 const KNOWN: usize = 4;
-/// Descriptors of one store into device memory.
+/// Descriptors that are moved at once.
 const PIECE: usize = 4096;
 
 /// The side with this number of the Linux interface: 0 transmit, 1 receive.
@@ -210,16 +209,29 @@ impl<P: Platform> QueueCommands<'_, P> {
         offset: u64,
         count: u64,
     ) -> Result<Vec<Descriptor>, Error> {
-        let mut bytes = vec![0; (count * BYTES) as usize];
-        View { client: self.shared, pin: ring.clone() }.read(offset, &mut bytes).await?;
-        let word = |at: &[u8]| at.try_into().map(u32::from_le_bytes).unwrap_or(0);
-        let row = |row: &[u8]| {
-            let mut words = [0; 4];
-            words.iter_mut().zip(row.chunks_exact(4)).for_each(|(to, from)| *to = word(from));
-            Descriptor(words)
-        };
-        Ok(bytes.chunks_exact(BYTES as usize).map(row).collect())
+        let view = View { client: self.shared, pin: ring.clone() };
+        let mut rows = Vec::new();
+        let mut bytes = Vec::new();
+        let piece = count.min(PIECE as u64) * BYTES;
+        let room = rows.try_reserve_exact(count as usize);
+        let room = room.and_then(|()| bytes.try_reserve_exact(piece as usize));
+        room.map_err(|_| axon_neuron::Error::NoRecords)?;
+        let (mut at, end) = (offset, offset + count * BYTES);
+        while at < end {
+            bytes.resize((end - at).min(piece) as usize, 0);
+            view.read(at, &mut bytes).await?;
+            rows.extend(bytes.as_chunks().0.iter().map(descriptor));
+            at += bytes.len() as u64;
+        }
+        Ok(rows)
     }
+}
+
+fn descriptor(bytes: &[u8; BYTES as usize]) -> Descriptor {
+    let mut words = [0; 4];
+    let places = words.iter_mut().zip(bytes.as_chunks().0);
+    places.for_each(|(word, bytes)| *word = u32::from_le_bytes(*bytes));
+    Descriptor(words)
 }
 
 fn refused(index: u64, what: &'static str, descriptor: Descriptor) -> Error {
