@@ -5,12 +5,11 @@ use core::ops::RangeInclusive;
 
 use axon_platform::{MmioWindow, Platform};
 
+use crate::registers::misc_ram;
 use crate::{Error, NeuronDevice};
 
 /// Words that the pod task writes and nobody else: what neighbours are told, status, pod serial.
 const OWNED: RangeInclusive<u32> = 0x180..=0x198;
-/// Bytes of MiscRAM.
-const LEN: u32 = 0x1000;
 
 impl<P: Platform> NeuronDevice<P> {
     /// Reads the MiscRAM word at `offset` as it is.
@@ -18,7 +17,7 @@ impl<P: Platform> NeuronDevice<P> {
     /// # Errors
     /// [`Error::InvalidArgument`], [`Error::DeviceGone`], [`Error::Removed`].
     pub fn pod_word(&self, offset: u32) -> Result<u32, Error> {
-        if !offset.is_multiple_of(4) || offset >= LEN {
+        if !offset.is_multiple_of(4) || u64::from(offset) >= misc_ram::LEN {
             return Err(Error::InvalidArgument { what: "pod word", value: offset.into() });
         }
         self.shared().check_alive()?;

@@ -14,7 +14,6 @@ use crate::hal::SemaphoreView;
 use crate::notify::{Until, admit};
 use crate::registers::misc_ram;
 use crate::shared::Shared;
-use crate::state::CoreState;
 use crate::{Error, NeuronDevice};
 
 /// A semaphore of a core: a signed number of 32 bits that wraps.
@@ -156,7 +155,10 @@ impl<P: Platform> NeuronDevice<P> {
     #[inline]
     fn gate(&self, core: CoreId) -> Result<&Shared<P>, Error> {
         let shared = self.shared();
-        if shared.states.is_open(core) { Ok(shared) } else { Err(shared.closed(core)) }
+        if !shared.states.is_open(core) {
+            shared.check_open(core)?;
+        }
+        Ok(shared)
     }
 
     #[inline]
@@ -181,20 +183,6 @@ impl<P: Platform> Shared<P> {
     fn confirm(&self, value: u32) -> Result<u32, Error> {
         self.misc_ram(misc_ram::DEVICE_ID)?;
         Ok(value)
-    }
-
-    /// Why a call that cannot wait is refused on `core` (05 §6).
-    #[cold]
-    fn closed(&self, core: CoreId) -> Error {
-        use axon_ports::reset::DeviceState;
-        if let Err(error) = self.check_alive() {
-            return error;
-        }
-        match (self.states.device(), self.states.core(core)) {
-            (DeviceState::Invalid, _) => Error::DeviceFailed,
-            (DeviceState::Ready, CoreState::Down) => Error::CoreDown { core },
-            _ => Error::Again { what: "the core is in reset" },
-        }
     }
 }
 

@@ -20,7 +20,6 @@ const WRITE_BARRIER: u32 = 1 << 26;
 
 /// How a pair is ordered against others of its queue (02 §8.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(dead_code)] // the last two belong to scrubs and zero-copy writes
 pub(crate) enum Barrier {
     /// In-order execution only.
     None,
