@@ -1,6 +1,8 @@
 //! A client: one attach slot of one device, and what it may ask for.
 
 use alloc::sync::Arc;
+use core::cell::Cell;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use axon_clients::gates::Grant;
 use axon_clients::reservation::Presence;
@@ -10,6 +12,8 @@ use axon_platform::{DeviceAddr, Platform};
 use axon_ports::reset::{Requester, ResetRequest};
 use axon_ports::telemetry::{TraceEvent, TraceKind};
 use axon_ports::{AllocRequest, Category, ClientId, CoreId, CoreMap, HbmIndex, Lifespan, Location};
+use embassy_sync::blocking_mutex::Mutex;
+use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
 
 use crate::bounce::Pool;
 use crate::calls::Call;
@@ -29,6 +33,17 @@ pub(crate) struct Shared<P: Platform> {
     pub(crate) bounce: Pool,
     /// Copies with wait handles.
     pub(crate) numbered: Slots<P>,
+    /// Clones of the client.
+    clones: AtomicUsize,
+    /// What the last of them takes along.
+    hold: Mutex<CriticalSectionRawMutex, Cell<Option<Hold<P>>>>,
+}
+
+/// What makes a client one: buffers do not have it. Goes in this order.
+struct Hold<P: Platform> {
+    _attachment: Attachment<Peers<P>>,
+    /// Claimed cores are free at the latest when it goes.
+    _presence: Presence,
 }
 
 impl<P: Platform> Shared<P> {
@@ -47,29 +62,24 @@ impl<P: Platform> Shared<P> {
     }
 }
 
-struct Inner<P: Platform> {
-    attachment: Attachment<Peers<P>>,
-    shared: Keeper<P>,
-    /// Claimed cores are free at the latest when it goes.
-    presence: Presence,
-}
-
-/// Gives the bounce chunks back when the client ends, whatever buffers are left.
-struct Keeper<P: Platform>(Arc<Shared<P>>);
-
-impl<P: Platform> Drop for Keeper<P> {
-    fn drop(&mut self) {
-        self.0.bounce.close();
-    }
-}
-
 /// One application on one device. Clones count once; when the last one is dropped everything the
 /// client owns is cleaned up in the order of specification 05 §10.2, in the background.
-pub struct Client<P: Platform>(Arc<Inner<P>>);
+pub struct Client<P: Platform>(Arc<Shared<P>>);
 
 impl<P: Platform> Clone for Client<P> {
     fn clone(&self) -> Self {
+        self.0.clones.fetch_add(1, Ordering::Relaxed);
         Client(self.0.clone())
+    }
+}
+
+impl<P: Platform> Drop for Client<P> {
+    fn drop(&mut self) {
+        if self.0.clones.fetch_sub(1, Ordering::AcqRel) == 1 {
+            drop(self.0.hold.lock(Cell::take));
+            // Whatever buffers are left.
+            self.0.bounce.close();
+        }
     }
 }
 
@@ -123,9 +133,15 @@ impl<P: Platform> Client<P> {
         presence: Presence,
     ) -> Self {
         let access = attachment.access().clone();
-        let shared =
-            Arc::new(Shared { device, access, bounce: Pool::new(), numbered: Slots::new() });
-        Client(Arc::new(Inner { attachment, shared: Keeper(shared), presence }))
+        let hold = Hold { _attachment: attachment, _presence: presence };
+        Client(Arc::new(Shared {
+            device,
+            access,
+            bounce: Pool::new(),
+            numbered: Slots::new(),
+            clones: AtomicUsize::new(1),
+            hold: Mutex::new(Cell::new(Some(hold))),
+        }))
     }
 
     /// Who this is.
@@ -139,7 +155,7 @@ impl<P: Platform> Client<P> {
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared<P>> {
-        &self.0.shared.0
+        &self.0
     }
 
     pub(crate) fn access(&self) -> &Arc<Access> {
@@ -341,10 +357,9 @@ impl<P: Platform> Client<P> {
     /// Ends the client and waits until everything it owned is cleaned up. Dropping the future does
     /// not stop the clean-up; with other clones around nothing ends.
     pub async fn close(self) {
-        if let Some(Inner { attachment, shared, presence }) = Arc::into_inner(self.0) {
-            drop((shared, presence));
-            attachment.close().await;
-        }
+        let shared = self.0.clone();
+        drop(self);
+        shared.device.table().left(&shared.access).await;
     }
 }
 

@@ -353,6 +353,10 @@ impl<P: Platform> Device<P> {
         Ok(self.0.driver.ids.mint().ok_or(axon_clients::ClientError::NoIds)?)
     }
 
+    pub(crate) fn table(&self) -> &Clients<Peers<P>> {
+        &self.0.clients
+    }
+
     /// Attached clients in slot order.
     pub fn clients(&self) -> Vec<ClientInfo> {
         let mut rows = [None; ClientSlot::COUNT];

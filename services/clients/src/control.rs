@@ -32,8 +32,10 @@ impl<D: DevicePeers> ControlTask<D> {
         // Whoever wakes the task, only slots that are closing are looked at.
         let mut ends: [_; ClientSlot::COUNT] =
             core::array::from_fn(|at| Box::pin(self.serve(at as u32)));
+        let mut late = Box::pin(self.late_closes());
         poll_fn(|cx| {
             self.shared.control.register(cx.waker());
+            let _ = late.as_mut().poll(cx);
             let closing = self.shared.look(Table::closing_slots);
             for (at, end) in ends.iter_mut().enumerate() {
                 if closing >> at & 1 != 0 {
@@ -46,6 +48,19 @@ impl<D: DevicePeers> ControlTask<D> {
             }
         })
         .await;
+    }
+
+    /// Last closes that no client was left for: an open that waited was the last and was given up.
+    async fn late_closes(&self) {
+        loop {
+            poll_fn(|_| match self.shared.note(Table::begin_late_close) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            })
+            .await;
+            self.shared.peers.last_client_gone().await;
+            self.shared.change(Table::end_last_close);
+        }
     }
 
     /// The ends of all clients that one slot ever has; polled while the slot is closing.
@@ -160,10 +175,60 @@ mod tests {
     }
 
     #[test]
+    fn a_client_that_used_nothing_is_gone_with_its_last_handle() {
+        let bench = Bench::new(DeviceState::Ready);
+        let [a, b] = [1; 2].map(|n| now(bench.clients.open(client(n))).unwrap());
+        let access = a.access().clone();
+        drop(a);
+        assert_eq!(access.check(), Ok(()));
+        drop(b);
+        // The control task did not run.
+        assert_eq!(access.check(), Err(ClientError::NotAttached));
+        assert_eq!((bench.clients.open_count(), bench.clients.list(&mut [None; 16])), (0, 0));
+        assert_eq!(bench.peers.calls(), ["entered client1", "leaving client1"]);
+        now(bench.clients.left(&access));
+    }
+
+    #[test]
+    fn what_others_left_is_seen_to_by_the_last_one_even_if_that_used_nothing() {
+        let mut bench = Bench::new(DeviceState::Ready);
+        let [a, b] = [1, 2].map(|n| now(bench.clients.open(client(n))).unwrap());
+        a.access().touch(Touched::Transfers);
+        drop(a);
+        bench.turn();
+        bench.peers.calls();
+        drop(b);
+        bench.turn();
+        assert_eq!(bench.peers.calls(), ["leaving client2", "last"]);
+        assert_eq!(bench.clients.open_count(), 0);
+    }
+
+    #[test]
+    fn the_release_part_comes_also_where_the_last_one_was_an_open_that_gave_up() {
+        let mut bench = Bench::new(DeviceState::Ready);
+        let attachment = now(bench.clients.open(client(1))).unwrap();
+        attachment.access().touch(Touched::Transfers);
+        bench.peers.set_state(DeviceState::Reset);
+        {
+            let clients = bench.clients.clone();
+            let mut waiting = pin!(clients.open(client(2)));
+            assert!(poll(waiting.as_mut()).is_pending());
+            drop(attachment);
+            bench.turn();
+            assert!(!bench.peers.calls().contains(&"last".into()), "somebody is about to come in");
+        }
+        bench.turn();
+        assert_eq!(bench.peers.calls(), ["last"]);
+        bench.turn();
+        assert!(bench.peers.calls().is_empty(), "once");
+    }
+
+    #[test]
     fn an_end_that_comes_in_between_finds_the_note_of_a_refused_call() {
         let mut bench = Bench::new(DeviceState::Ready);
         let attachment = now(bench.clients.open(client(1))).unwrap();
         let access = attachment.access().clone();
+        access.touch(Touched::Cores);
         drop(attachment);
         assert_eq!(
             access.enter(Command::MemAllocV2, Touched::Transfers),
@@ -211,20 +276,22 @@ mod tests {
     }
 
     #[test]
-    fn close_waits_for_the_slot_and_a_dropped_close_changes_nothing() {
+    fn who_waits_for_the_end_of_a_client_waits_for_its_slot() {
         let mut bench = Bench::new(DeviceState::Ready);
         let attachment = now(bench.clients.open(client(1))).unwrap();
-        let mut closing = pin!(attachment.close());
-        assert!(poll(closing.as_mut()).is_pending());
-        bench.turn();
-        assert!(poll(closing.as_mut()).is_ready());
-
-        let attachment = now(bench.clients.open(client(1))).unwrap();
+        let access = attachment.access().clone();
+        access.touch(Touched::Cores);
+        now(bench.clients.left(&access));
+        drop(attachment);
         {
-            let mut closing = pin!(attachment.close());
-            assert!(poll(closing.as_mut()).is_pending());
+            let mut dropped = pin!(bench.clients.left(&access));
+            assert!(poll(dropped.as_mut()).is_pending());
         }
+        let clients = bench.clients.clone();
+        let mut left = pin!(clients.left(&access));
+        assert!(poll(left.as_mut()).is_pending());
         bench.turn();
+        assert!(poll(left.as_mut()).is_ready());
         assert_eq!(bench.clients.open_count(), 0);
     }
 }

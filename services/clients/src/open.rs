@@ -14,7 +14,7 @@ use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
 use embassy_sync::waitqueue::{AtomicWaker, MultiWakerRegistration};
 
 use crate::gates::{self, Caller, Command, GateError, Grant, Grants, Lane};
-use crate::table::{Attach, Table};
+use crate::table::{Attach, Left, Table};
 use crate::{Access, ClientError, ClientInfo, ControlTask, DevicePeers};
 
 /// The attach table and who waits for it to change.
@@ -81,7 +81,7 @@ impl<D> Shared<D> {
     pub(crate) fn is_over(&self) -> bool {
         self.state.lock(|state| {
             let state = state.borrow();
-            state.removed && state.table.closing_slots() == 0
+            state.removed && state.table.is_settled()
         })
     }
 
@@ -189,6 +189,14 @@ impl<D: DevicePeers> Clients<D> {
         self.0.look(Table::open_count)
     }
 
+    /// Waits until the clean-up of a client that has left is over. A client that has not left is
+    /// not waited for. Dropping the future stops nothing.
+    pub async fn left(&self, access: &Arc<Access>) {
+        if access.check().is_err() {
+            self.0.wait_for(|table, removed| (removed || !table.holds(access)).then_some(())).await;
+        }
+    }
+
     /// The device was removed: every access ends, waiting opens fail, the control task ends after
     /// the clean-ups under way.
     pub fn remove(&self) {
@@ -229,21 +237,22 @@ impl<D> Counted<D> {
 
 impl<D> Drop for Counted<D> {
     fn drop(&mut self) {
-        // An open that never attached leaves no memory behind: nothing to clean up at zero.
-        if !self.attached {
-            self.shared.note(Table::end_open);
+        // An open that never attached leaves nothing behind, but others may have.
+        if !self.attached && self.shared.note(Table::give_up_open) {
+            self.shared.control.wake();
         }
     }
 }
 
 /// A normal handle: one open reference and one attach reference. Dropping the last one of a client
-/// starts its clean-up; the drop itself only marks and wakes.
-pub struct Attachment<D> {
+/// starts its clean-up; the drop itself only marks and wakes. A client that owns nothing, and leaves
+/// nothing to see to, is gone with it.
+pub struct Attachment<D: DevicePeers> {
     shared: Arc<Shared<D>>,
     access: Arc<Access>,
 }
 
-impl<D> Attachment<D> {
+impl<D: DevicePeers> Attachment<D> {
     fn new(mut counted: Counted<D>, access: Arc<Access>) -> Self {
         counted.attached = true;
         Attachment { shared: counted.shared.clone(), access }
@@ -253,31 +262,18 @@ impl<D> Attachment<D> {
     pub fn access(&self) -> &Arc<Access> {
         &self.access
     }
-
-    /// Gives the handle up and, where it is the client's last, waits until its slot is free.
-    /// Dropping the future does not stop the clean-up.
-    pub async fn close(self) {
-        let (shared, access) = (self.shared.clone(), self.access.clone());
-        drop(self);
-        if access.check().is_err() {
-            shared
-                .wait_for(|table, removed| (removed || !table.holds(&access)).then_some(()))
-                .await;
-        }
-    }
 }
 
-impl<D> Drop for Attachment<D> {
+impl<D: DevicePeers> Drop for Attachment<D> {
     fn drop(&mut self) {
-        let slot = self.access.slot();
-        let closes = self.shared.note(|table| {
-            let closes = table.detach(slot);
-            if !closes {
-                table.end_open();
+        let left = self.shared.note(|table| {
+            let left = table.detach(self.access.slot());
+            if left == Left::Free {
+                self.shared.peers.leaving(self.access.client());
             }
-            closes
+            left
         });
-        if closes {
+        if left == Left::Closing {
             self.shared.control.wake();
         }
     }
@@ -328,6 +324,7 @@ mod tests {
     use axon_platform::Errno;
 
     use super::*;
+    use crate::Touched;
     use crate::testing::{Bench, client, now, poll};
 
     #[test]
@@ -341,6 +338,7 @@ mod tests {
         assert_eq!(bench.clients.open_count(), 16);
 
         // The slot of one that leaves is free once it is cleaned up, not before.
+        inside[15].access().touch(Touched::Cores);
         inside.pop();
         assert!(now(bench.clients.open(client(18))).is_err());
         assert!(!bench.turn());

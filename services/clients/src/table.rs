@@ -134,6 +134,10 @@ impl Access {
         self.touched.load(Ordering::Acquire) & what as u8 != 0
     }
 
+    fn has_touched_nothing(&self) -> bool {
+        self.touched.load(Ordering::Acquire) == 0
+    }
+
     /// Whose access.
     pub fn client(&self) -> ClientId {
         self.client
@@ -163,19 +167,22 @@ impl Access {
     }
 }
 
-/// Where a used slot stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Phase {
-    /// In use.
-    Live,
-    /// No handle is left; the clean-up runs or is about to.
-    Closing,
+/// One slot. A client that left leaves its access to the next one, unless somebody still holds it.
+struct Place {
+    access: Option<Arc<Access>>,
+    /// Of the client that is in it; the last one counts until the clean-up is over.
+    handles: u32,
 }
 
-struct Record {
-    access: Arc<Access>,
-    handles: u32,
-    phase: Phase,
+/// What one handle less came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Left {
+    /// The client has others.
+    Others,
+    /// It was the last: the client's clean-up is due.
+    Closing,
+    /// It was the last, and nothing was to be cleaned up: the slot is free.
+    Free,
 }
 
 /// One attached client, as `clients` lists it.
@@ -204,9 +211,11 @@ pub(crate) enum Attach {
 
 /// 16 slots and the open count. Every change is one call.
 pub(crate) struct Table {
-    slots: [Option<Record>; ClientSlot::COUNT],
+    places: [Place; ClientSlot::COUNT],
     open_count: u32,
-    /// Slots in [`Phase::Closing`], as a mask.
+    /// Slots with a client, as a mask.
+    used: u32,
+    /// Those of them whose client has no handle left: the clean-up runs or is about to.
     closing: u32,
     /// Some client that has left since the last last close may have left memory or counters.
     left_something: bool,
@@ -217,8 +226,9 @@ pub(crate) struct Table {
 impl Table {
     pub(crate) const fn new() -> Self {
         Table {
-            slots: [const { None }; ClientSlot::COUNT],
+            places: [const { Place { access: None, handles: 0 } }; ClientSlot::COUNT],
             open_count: 0,
+            used: 0,
             closing: 0,
             left_something: false,
             last_close: false,
@@ -249,35 +259,45 @@ impl Table {
         if self.last_close {
             return Ok(Attach::Wait);
         }
-        if let Some(record) =
-            self.slots.iter_mut().flatten().find(|record| record.access.client == client)
-        {
-            if record.phase != Phase::Live {
+        let known = self.accesses().find(|access| access.client == client).map(|a| a.slot);
+        if let Some(slot) = known {
+            if self.closing & bit(slot) != 0 {
                 return Ok(Attach::Wait);
             }
-            record.handles += 1;
-            return Ok(Attach::Again(record.access.clone()));
+            let place = self.places.get_mut(slot.index()).ok_or(ClientError::TooManyClients)?;
+            place.handles += 1;
+            return Ok(place.access.clone().map_or(Attach::Wait, Attach::Again));
         }
-        let (slot, free) = ClientSlot::all()
-            .zip(&mut self.slots)
-            .find(|(_, record)| record.is_none())
-            .ok_or(ClientError::TooManyClients)?;
-        let access = Arc::new(Access::new(client, slot, grants));
-        *free = Some(Record { access: access.clone(), handles: 1, phase: Phase::Live });
+        let slot = ClientSlot::new(self.used.trailing_ones());
+        let (Some(slot), places) = (slot, &mut self.places) else {
+            return Err(ClientError::TooManyClients);
+        };
+        let place = places.get_mut(slot.index()).ok_or(ClientError::TooManyClients)?;
+        let access = renewed(place.access.take(), Access::new(client, slot, grants));
+        *place = Place { access: Some(access.clone()), handles: 1 };
+        self.used |= bit(slot);
         Ok(Attach::Fresh(access))
     }
 
-    /// One handle less; answers whether it was the last, which revokes the access.
-    pub(crate) fn detach(&mut self, slot: ClientSlot) -> bool {
-        let Some(record) = self.record(slot) else { return false };
-        if record.handles > 1 {
-            record.handles -= 1;
-            return false;
+    /// One handle less. The last one revokes the access, and frees the slot where nothing is to be
+    /// cleaned up.
+    pub(crate) fn detach(&mut self, slot: ClientSlot) -> Left {
+        let is_last = self.open_count == 1;
+        let Some(place) = self.places.get_mut(slot.index()) else { return Left::Others };
+        if place.handles > 1 {
+            place.handles -= 1;
+            self.end_open();
+            return Left::Others;
         }
-        record.phase = Phase::Closing;
-        record.access.close();
-        self.closing |= 1 << slot.number();
-        true
+        let Some(access) = &place.access else { return Left::Others };
+        access.close();
+        // Looked at behind the revocation: what a call notes from now on is refused to it.
+        if access.has_touched_nothing() && !(is_last && self.left_something) {
+            self.vacate(slot);
+            return Left::Free;
+        }
+        self.closing |= bit(slot);
+        Left::Closing
     }
 
     /// Slots that wait for their clean-up, as a mask.
@@ -287,8 +307,8 @@ impl Table {
 
     /// The client whose slot waits for its clean-up.
     pub(crate) fn closing(&self, slot: ClientSlot) -> Option<&Arc<Access>> {
-        let record = self.slots.get(slot.index())?.as_ref()?;
-        (record.phase == Phase::Closing).then_some(&record.access)
+        let place = self.places.get(slot.index())?;
+        place.access.as_ref().filter(|_| self.closing & bit(slot) != 0)
     }
 
     /// A client that is leaving may have left memory or counters to all clients.
@@ -303,44 +323,100 @@ impl Table {
         self.last_close
     }
 
+    /// An open that counted was given up; answers whether it was the last thing in the way of a last
+    /// close.
+    pub(crate) fn give_up_open(&mut self) -> bool {
+        self.end_open();
+        self.open_count == 0 && self.left_something
+    }
+
+    /// As [`Table::begin_last_close`], where nobody is left to do it with; until
+    /// [`Table::end_last_close`].
+    pub(crate) fn begin_late_close(&mut self) -> bool {
+        let is_due = self.open_count == 0 && self.left_something && !self.last_close;
+        if is_due {
+            (self.left_something, self.last_close) = (false, true);
+        }
+        is_due
+    }
+
+    /// Whoever waited may enter.
+    pub(crate) fn end_last_close(&mut self) {
+        self.last_close = false;
+    }
+
+    /// No clean-up is under way.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.closing == 0 && !self.last_close
+    }
+
     /// The clean-up is done: the slot is free and the handle counts no more.
     pub(crate) fn free(&mut self, slot: ClientSlot) {
-        if let Some(record) = self.slots.get_mut(slot.index()) {
-            *record = None;
-        }
-        self.closing &= !(1 << slot.number());
+        self.closing &= !bit(slot);
         self.last_close = false;
+        self.vacate(slot);
+    }
+
+    fn vacate(&mut self, slot: ClientSlot) {
+        if let Some(place) = self.places.get_mut(slot.index()) {
+            place.handles = 0;
+        }
+        self.used &= !bit(slot);
         self.end_open();
     }
 
     /// Whether `access` still occupies its slot.
     pub(crate) fn holds(&self, access: &Arc<Access>) -> bool {
-        self.slots.iter().flatten().any(|record| Arc::ptr_eq(&record.access, access))
+        self.accesses().any(|held| Arc::ptr_eq(held, access))
     }
 
     /// Every access ends at once (removal).
     pub(crate) fn revoke_all(&mut self) {
-        self.slots.iter().flatten().for_each(|record| record.access.revoke());
+        self.accesses().for_each(|access| access.revoke());
     }
 
     /// Used slots in slot order; answers how many were written.
     pub(crate) fn list(&self, into: &mut [Option<ClientInfo>]) -> usize {
-        let used = self.slots.iter().flatten();
         into.iter_mut()
-            .zip(used)
-            .map(|(info, record)| {
-                *info = Some(ClientInfo {
-                    slot: record.access.slot,
-                    client: record.access.client,
-                    handles: record.handles,
-                    closing: record.phase == Phase::Closing,
+            .zip(self.used_places())
+            .map(|(info, (slot, place))| {
+                *info = place.access.as_ref().map(|access| ClientInfo {
+                    slot,
+                    client: access.client,
+                    handles: place.handles,
+                    closing: self.closing & bit(slot) != 0,
                 });
             })
             .count()
     }
 
-    fn record(&mut self, slot: ClientSlot) -> Option<&mut Record> {
-        self.slots.get_mut(slot.index())?.as_mut()
+    fn accesses(&self) -> impl Iterator<Item = &Arc<Access>> {
+        self.used_places().filter_map(|(_, place)| place.access.as_ref())
+    }
+
+    fn used_places(&self) -> impl Iterator<Item = (ClientSlot, &Place)> {
+        let mut left = self.used;
+        core::iter::from_fn(move || {
+            let slot = ClientSlot::new(left.trailing_zeros())?;
+            left &= left - 1;
+            Some((slot, self.places.get(slot.index())?))
+        })
+    }
+}
+
+fn bit(slot: ClientSlot) -> u32 {
+    1 << slot.number()
+}
+
+/// `access` in the place of one that nobody holds any more, or in a new one.
+fn renewed(spare: Option<Arc<Access>>, access: Access) -> Arc<Access> {
+    let Some(mut spare) = spare else { return Arc::new(access) };
+    match Arc::get_mut(&mut spare) {
+        Some(place) => {
+            *place = access;
+            spare
+        }
+        None => Arc::new(access),
     }
 }
 
@@ -370,8 +446,7 @@ mod tests {
         let first = enter(&mut table, 1).unwrap();
         let second = enter(&mut table, 2).unwrap();
         assert_eq!((first.slot().number(), second.slot().number()), (0, 1));
-        assert!(table.detach(first.slot()));
-        table.free(first.slot());
+        assert_eq!(table.detach(first.slot()), Left::Free);
         assert_eq!(enter(&mut table, 3).unwrap().slot().number(), 0);
     }
 
@@ -379,10 +454,11 @@ mod tests {
     fn access_ends_with_the_last_handle() {
         let mut table = Table::new();
         let access = enter(&mut table, 1).unwrap();
+        access.touch(Touched::Cores);
         assert!(enter(&mut table, 1).is_some());
-        assert!(!table.detach(access.slot()));
+        assert_eq!(table.detach(access.slot()), Left::Others);
         assert_eq!(access.check(), Ok(()));
-        assert!(table.detach(access.slot()));
+        assert_eq!(table.detach(access.slot()), Left::Closing);
         assert_eq!(access.check(), Err(ClientError::NotAttached));
         assert!(
             matches!(table.attach(client(1), Grants::ALL), Ok(Attach::Wait)),
@@ -390,58 +466,118 @@ mod tests {
         );
     }
 
+    #[test]
+    fn an_access_is_used_again_only_where_nobody_holds_it() {
+        let mut table = Table::new();
+        let first = enter(&mut table, 1).unwrap();
+        table.detach(first.slot());
+        let second = enter(&mut table, 2).unwrap();
+        assert_eq!(first.check(), Err(ClientError::NotAttached), "held: stays what it was");
+        assert_eq!((first.client(), second.client()), (client(1), client(2)));
+
+        let place = Arc::as_ptr(&second);
+        table.detach(second.slot());
+        drop(second);
+        let third = enter(&mut table, 3).unwrap();
+        assert_eq!(Arc::as_ptr(&third), place);
+        assert_eq!((third.client(), third.check()), (client(3), Ok(())));
+        assert!(!third.has_touched(Touched::Transfers));
+    }
+
     #[derive(Clone, Copy, Debug)]
     enum Step {
-        Enter(u32),
+        /// A client comes, and uses something or nothing.
+        Enter(u32, bool),
         Leave(usize),
-        Free(usize),
+        /// Its clean-up is over, and may have left something to all clients.
+        Free(usize, bool),
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let step = prop_oneof![
-            (1..24_u32).prop_map(Step::Enter),
+            (1..24_u32, any::<bool>()).prop_map(|(client, uses)| Step::Enter(client, uses)),
             (0..16_usize).prop_map(Step::Leave),
-            (0..16_usize).prop_map(Step::Free),
+            (0..16_usize, any::<bool>()).prop_map(|(at, leaves)| Step::Free(at, leaves)),
         ];
         proptest::collection::vec(step, 0..200)
     }
 
+    /// A client as the obvious table has it: a row of a list.
+    #[derive(Clone, Copy)]
+    struct Row {
+        client: u32,
+        /// 0 while it is cleaned up after.
+        handles: u32,
+        used_something: bool,
+    }
+
     proptest! {
-        /// The table against the obvious one: a list of (slot, client, handles, closing).
+        /// The table against a list of rows.
         #[test]
         fn it_behaves_like_a_list_of_rows(steps in steps()) {
             let mut table = Table::new();
-            let mut rows: Vec<Option<(u32, u32)>> = alloc::vec![None; 16];
+            let mut rows: Vec<Option<Row>> = alloc::vec![None; 16];
+            let mut left_something = false;
             for step in steps {
+                // Who is being cleaned up after counts as one.
+                let open: u32 = rows.iter().flatten().map(|row| row.handles.max(1)).sum();
+                prop_assert_eq!(table.open_count(), open);
                 match step {
-                    Step::Enter(number) => {
-                        let entered = enter(&mut table, number).map(|a| a.slot().index());
-                        let known = rows.iter().position(|r| r.is_some_and(|r| r.0 == number));
+                    Step::Enter(number, uses) => {
+                        let entered = enter(&mut table, number);
+                        let known = rows.iter().position(|r| r.is_some_and(|r| r.client == number));
                         let expected = match known {
-                            Some(at) => rows[at].filter(|r| r.1 > 0).map(|_| at),
+                            Some(at) => rows[at].filter(|row| row.handles > 0).map(|_| at),
                             None => rows.iter().position(Option::is_none),
                         };
-                        prop_assert_eq!(entered, expected);
-                        if let Some(at) = expected {
-                            rows[at].get_or_insert((number, 0)).1 += 1;
+                        prop_assert_eq!(entered.as_ref().map(|a| a.slot().index()), expected);
+                        if let (Some(at), Some(access)) = (expected, entered) {
+                            prop_assert_eq!(access.client(), client(number));
+                            prop_assert_eq!(access.check(), Ok(()));
+                            table.begin_open();
+                            let new = Row { client: number, handles: 0, used_something: false };
+                            let row = rows[at].get_or_insert(new);
+                            prop_assert_eq!(access.has_touched_nothing(), !row.used_something);
+                            row.handles += 1;
+                            if uses {
+                                row.used_something = true;
+                                access.touch(Touched::Cores);
+                            }
                         }
                     }
                     Step::Leave(at) => {
-                        if let Some((_, handles @ 1..)) = &mut rows[at] {
-                            *handles -= 1;
-                            let slot = ClientSlot::new(at as u32).unwrap();
-                            prop_assert_eq!(table.detach(slot), *handles == 0);
-                        }
-                    }
-                    Step::Free(at) => {
-                        if rows[at].is_some_and(|r| r.1 == 0) {
+                        let Some(row) = rows[at].as_mut().filter(|row| row.handles > 0) else {
+                            continue;
+                        };
+                        row.handles -= 1;
+                        let is_due = row.used_something || (open == 1 && left_something);
+                        let expected = match (row.handles, is_due) {
+                            (1.., _) => Left::Others,
+                            (0, true) => Left::Closing,
+                            (0, false) => Left::Free,
+                        };
+                        if expected == Left::Free {
                             rows[at] = None;
+                        }
+                        prop_assert_eq!(table.detach(ClientSlot::new(at as u32).unwrap()), expected);
+                    }
+                    Step::Free(at, leaves) => {
+                        if rows[at].is_some_and(|row| row.handles == 0) {
+                            rows[at] = None;
+                            if leaves {
+                                table.leaves_something();
+                            }
+                            left_something |= leaves;
+                            let last = table.begin_last_close();
+                            prop_assert_eq!(last, open == 1 && left_something);
+                            left_something &= !last;
                             table.free(ClientSlot::new(at as u32).unwrap());
                         }
                     }
                 }
                 let seen: Vec<_> = ClientSlot::all().map(|s| table.closing(s).is_some()).collect();
-                let closing: Vec<_> = rows.iter().map(|r| r.is_some_and(|r| r.1 == 0)).collect();
+                let closing: Vec<_> =
+                    rows.iter().map(|row| row.is_some_and(|row| row.handles == 0)).collect();
                 prop_assert_eq!(seen, closing);
             }
         }
