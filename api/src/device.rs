@@ -291,9 +291,8 @@ impl<P: Platform> Device<P> {
 
     /// Queues a reset; whoever relied on the cores' init states is told (specification 05 §11.2).
     pub(crate) fn submit_reset(&self, request: ResetRequest) -> Result<ResetTicket, Error> {
-        let ticket = self.0.neuron.reset(request)?;
-        self.0.sync.core_reset(request.map);
-        Ok(ticket)
+        let told = || self.0.sync.core_reset(request.map);
+        Ok(self.0.neuron.reset_with(request, told)?)
     }
 
     /// Attaches a new client. Waits while the device is in RESET.

@@ -296,6 +296,19 @@ impl<P: Platform> NeuronDevice<P> {
     /// uncollected request of a client, [`Error::DeviceGone`], [`Error::Removed`]. Nothing has been
     /// touched.
     pub fn reset(&self, request: ResetRequest) -> Result<ResetTicket, Error> {
+        self.reset_with(request, || {})
+    }
+
+    /// As [`NeuronDevice::reset`]; `accepted` is called once nothing stands in the way of the request
+    /// any more, before its drive begins: whoever must hear of it wakes first.
+    ///
+    /// # Errors
+    /// As there; then `accepted` was not called.
+    pub fn reset_with(
+        &self,
+        request: ResetRequest,
+        accepted: impl FnOnce(),
+    ) -> Result<ResetTicket, Error> {
         let shared = self.shared();
         shared.hal.check_reset(request.map)?;
         shared.check_alive()?;
@@ -311,6 +324,9 @@ impl<P: Platform> NeuronDevice<P> {
         }
         let cores = shared.hal.core_ids().filter(|&core| request.map.contains(core));
         shared.states.set_cores(cores, CoreState::Resetting);
+        accepted();
+        // Last: of the tasks that are woken in one turn the last one runs first.
+        shared.resets.wake();
         Ok(ticket)
     }
 

@@ -44,8 +44,15 @@ impl Ring {
     }
 
     /// Ends a paused ring once nothing is under way, or with what is there if this is the `last`
-    /// look; answers whether to look again.
-    pub(crate) fn close<W: MmioWindow>(&mut self, registers: &W, last: bool, replay: bool) -> bool {
+    /// look; answers whether to look again. An engine that is `covered` by what follows is not asked
+    /// whether it has aborted.
+    pub(crate) fn close<W: MmioWindow>(
+        &mut self,
+        registers: &W,
+        last: bool,
+        replay: bool,
+        covered: bool,
+    ) -> bool {
         if self.phase != Phase::Closing {
             return false;
         }
@@ -53,11 +60,14 @@ impl Ring {
         if !drained && !last {
             return true;
         }
-        let (m2s_state, s2m_state) = engine::states(registers, self.name.unit);
-        let report = EngineReport { m2s_state, s2m_state, ..EngineReport::default() };
-        self.needs_reset |= !drained || report.is_aborted();
+        self.needs_reset |= !drained || !covered && self.has_aborted(registers);
         self.catch(replay);
         false
+    }
+
+    fn has_aborted<W: MmioWindow>(&self, registers: &W) -> bool {
+        let (m2s_state, s2m_state) = engine::states(registers, self.name.unit);
+        EngineReport { m2s_state, s2m_state, ..EngineReport::default() }.is_aborted()
     }
 
     /// Whatever has not ended is caught. With `replay` a copy that may be issued again is kept for

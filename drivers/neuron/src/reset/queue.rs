@@ -86,10 +86,9 @@ impl ResetQueue {
         self.state.lock(|state| work(&mut state.borrow_mut()))
     }
 
-    /// Queues a request.
+    /// Queues a request; [`ResetQueue::wake`] has it seen to.
     pub(crate) fn submit(self: &Arc<Self>, request: ResetRequest) -> Result<ResetTicket, Error> {
         let place = self.with(|state| state.add(request))?;
-        self.task.wake();
         Ok(ResetTicket { queue: self.clone(), place })
     }
 

@@ -10,7 +10,7 @@ use axon_ports::telemetry::TraceEvent;
 use axon_ports::{CoreId, CoreMap, MemoryPort};
 
 use super::drive::cores_of;
-use crate::dma::{DRAIN, PortCell, Ring, RingMemory, RingName, engine, queues};
+use crate::dma::{DRAIN, Ring, RingMemory, RingName, engine, queues};
 use crate::hal::Engine;
 use crate::shared::{Shared, bits};
 use crate::state::CoreState;
@@ -23,14 +23,15 @@ const GRACE: Duration = Duration::from_secs(1);
 const FENCE_LOOK: Duration = Duration::from_millis(1);
 const DRAIN_LOOK: Duration = Duration::from_micros(50);
 
-/// Ports that a reset of the map concerns, as a mask: default ports of its cores, and others with a
-/// ring of theirs. All ports are looked at, so a stage asks once.
+/// Ports that a reset of the map concerns, as a mask: default ports of its cores, and those that a
+/// client has a ring on. A stage asks once.
 fn ports<P: Platform>(shared: &Shared<P>, map: CoreMap) -> u64 {
-    let serves = |cell: &PortCell| {
-        cell.with(|port| port.ring().is_some_and(|ring| map.contains(ring.name.core)))
+    let claimed = queues::claimed_ports(shared, map);
+    let bound = |&number: &usize| {
+        shared.ports.get(number).is_some_and(|cell| cell.with(|port| port.ring().is_some()))
     };
-    let others = shared.ports.iter().enumerate().filter(|(_, cell)| serves(cell));
-    others.fold(defaults(shared, map), |mask, (number, _)| mask | 1 << number)
+    let others = bits(claimed).filter(bound);
+    others.fold(defaults(shared, map), |mask, number| mask | 1 << number)
 }
 
 /// Default ports of the cores in the map, as a mask.
@@ -87,6 +88,9 @@ pub(super) async fn close<P: Platform>(shared: &Shared<P>, map: CoreMap) {
     // Only what the driver itself has is issued again.
     let replay = shared.hal.tables().host_transfer.replay;
     let defaults = defaults(shared, map);
+    // What the drive re-initialises whatever it was need not be asked how it is. One that fails leaves
+    // the device INVALID: only another reset of all of it lets anybody in again.
+    let covers_all = map.is_device() && !shared.hal.no_reset();
     loop {
         let last = shared.platform.now() >= deadline || shared.is_stopped();
         let mut open = false;
@@ -95,7 +99,7 @@ pub(super) async fn close<P: Platform>(shared: &Shared<P>, map: CoreMap) {
                 open |= cell.with(|port| {
                     let Some(ring) = port.ring() else { return false };
                     let replay = replay && defaults & 1 << number != 0;
-                    let open = ring.close(&shared.registers, last, replay);
+                    let open = ring.close(&shared.registers, last, replay, covers_all);
                     if ring.quarantined() > 0 {
                         shared.quarantine.fetch_or(1 << number, Ordering::AcqRel);
                     }
@@ -223,8 +227,13 @@ pub(super) fn reopen<P: Platform>(shared: &Shared<P>, map: CoreMap, device_faile
             }
             port.set_refused(refused);
             port.set_held(false);
+            if port.ring().is_some_and(|ring| ring.is_busy()) {
+                shared.mark_dirty(number as u8);
+            }
         });
-        shared.mark_dirty(number as u8);
     }
     queues::settle_reset(shared);
+    if shared.quarantine.load(Ordering::Acquire) != 0 || shared.queues.are_waiting() {
+        shared.work.wake();
+    }
 }

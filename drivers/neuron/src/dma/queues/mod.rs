@@ -32,7 +32,7 @@ mod staged;
 mod table;
 
 use core::cell::RefCell;
-use core::sync::atomic::AtomicBool;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use axon_platform::Platform;
 use axon_ports::{ClientId, CoreId, EngineId};
@@ -55,7 +55,7 @@ pub use scrub::{Scrub, ScrubOrder};
 pub use table::Side;
 
 pub(crate) use claims::reap;
-pub(crate) use park::{begin_close, close, release, settle_reset};
+pub(crate) use park::{begin_close, claimed_ports, close, release, settle_reset};
 pub(crate) use scrub::{end_all as end_scrubs, sweep as sweep_scrubs};
 pub(crate) use table::Table;
 
@@ -75,6 +75,11 @@ impl Queues {
     pub(crate) fn new() -> Self {
         let table = Mutex::new(RefCell::new(Table::default()));
         Queues { table, leaving: AtomicBool::new(false), scrubbing: AtomicBool::new(false) }
+    }
+
+    /// Whether the completion task has to see to a ring that goes, or to a scrub.
+    pub(crate) fn are_waiting(&self) -> bool {
+        self.leaving.load(Ordering::Acquire) || self.scrubbing.load(Ordering::Acquire)
     }
 
     /// Works on the table. `work` does not come back here.

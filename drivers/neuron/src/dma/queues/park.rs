@@ -139,6 +139,18 @@ impl<P: Platform> Dma<P> {
     }
 }
 
+/// Ports of the cores in the map that clients have, as a mask.
+pub(crate) fn claimed_ports<P: Platform>(shared: &Shared<P>, map: CoreMap) -> u64 {
+    shared.queues.with(|table| {
+        let copies = table
+            .entries
+            .iter()
+            .filter(|entry| matches!(entry.holding, Holding::Copy) && map.contains(entry.core));
+        let numbers = copies.filter_map(|entry| claims::port_of(shared, entry.place));
+        numbers.fold(0, |mask, number| mask | 1 << (number % 64))
+    })
+}
+
 /// Stage 2 of a reset, first half: the queues of the cores are paused, what was claimed is gone.
 pub(crate) fn begin_close<P: Platform>(shared: &Shared<P>, map: CoreMap) {
     shared.queues.with(|table| {
