@@ -35,6 +35,9 @@ pub struct MemoryService<S: HostSource> {
     swept: u32,
     /// The next slice is one of a sweep; else of the release chain, where there is one.
     sweeps_next: bool,
+    /// The last turn did a slice and left more: this one does none, so that a task which both have
+    /// kept waiting meets one slice and not two.
+    rests: bool,
     /// The waker that the table has.
     waker: Option<Waker>,
 }
@@ -52,6 +55,7 @@ impl<S: HostSource> MemoryService<S> {
             sweeping: 0,
             swept: 0,
             sweeps_next: false,
+            rests: false,
             waker: None,
         };
         (client, service)
@@ -112,10 +116,13 @@ impl<S: HostSource> MemoryService<S> {
         self.waker = Some(waker.clone());
     }
 
-    /// Does a slice of what takes long: taking back what was dropped, or a sweep, in turn. Answers
-    /// whether more is to do.
+    /// Does a slice of what takes long, every other turn: taking back what was dropped, or a sweep.
+    /// Answers whether more is to do.
     #[inline(never)]
     fn tidy(&mut self) -> bool {
+        if core::mem::take(&mut self.rests) {
+            return true;
+        }
         if self.sweeping != 0 && (self.sweeps_next || !self.set.has_released()) {
             self.sweeps_next = false;
             self.sweep();
@@ -123,7 +130,8 @@ impl<S: HostSource> MemoryService<S> {
             self.sweeps_next = true;
             self.set.collect_released();
         }
-        self.sweeping != 0 || self.set.has_released()
+        self.rests = self.sweeping != 0 || self.set.has_released();
+        self.rests
     }
 
     #[inline(never)]

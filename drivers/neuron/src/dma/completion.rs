@@ -38,7 +38,7 @@ const SLOW_REST: (Duration, Duration) = (Duration::from_millis(1), Duration::fro
 const ATTENTION_TURNS: u32 = 64;
 
 /// Batches of a ring that may end without a turn of the task between them.
-const IN_PASSING: u32 = 16;
+const IN_PASSING: u32 = 8;
 
 /// Runs until the device is stopped: one turn each time the task is polled, whoever woke it.
 pub(crate) async fn run<P: Platform>(shared: Arc<Shared<P>>) {

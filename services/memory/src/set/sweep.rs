@@ -9,9 +9,9 @@ use super::{MemorySet, State};
 use crate::host::HostSource;
 use crate::records::{List, Tag};
 
-/// Chunks ended in one turn: about 1250 instructions, so that a copy of somebody else that meets one
+/// Chunks ended in one turn: about 1200 instructions, so that a copy of somebody else that meets one
 /// such turn takes less than twice as long as alone.
-pub(crate) const SLICE: u32 = 6;
+pub(crate) const SLICE: u32 = 5;
 
 /// A client whose chunks are being swept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
