@@ -257,11 +257,11 @@ fn ends_of_several_clients_and_dropped_chunks_take_turns() {
     }
     assert!(poll(long.as_mut()).is_pending());
     let before = client.counters().live_chunks();
-    for _ in 0..20 {
+    for _ in 0..40 {
         task.force_turn();
     }
     let ended = before - client.counters().live_chunks();
-    assert!((100..=130).contains(&ended), "{ended} in twenty slices");
+    assert!((80..=110).contains(&ended), "{ended} in twenty slices");
     task.settle();
     assert!(poll(long.as_mut()).is_ready());
 }
@@ -290,9 +290,9 @@ fn the_end_of_a_client_lets_others_run_and_resolves_nothing_meanwhile() {
         task.force_turn();
         assert!(poll(call.as_mut()).is_ready(), "others are served in between");
         turns += 1;
-        assert!(turns < 1000);
+        assert!(turns < 2000);
     }
-    assert!(turns > 100, "in slices");
+    assert!(turns > 800, "in slices, one every other turn");
     task.settle();
     assert_eq!(client.counters().live_chunks(), 3);
     assert_eq!(task.wait(client.detach(me, slot)).0, Err(MemoryError::NotAttached));
