@@ -102,8 +102,8 @@ impl Queue {
         self.waiting.is_empty()
     }
 
-    /// Wakes the task whose turn it is. One that was woken before and did not come loses its place,
-    /// so that a future nobody polls holds nobody up.
+    /// Wakes the task whose turn it is. One that was woken before and did not come loses its place:
+    /// whoever calls until somebody comes gets past futures that nobody polls.
     pub(crate) fn call(&mut self) {
         while self.waiting.front().is_some_and(|front| front.called) {
             self.waiting.pop_front();

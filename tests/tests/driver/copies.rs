@@ -163,6 +163,27 @@ fn dma_e16_a_full_ring_takes_turns() {
 }
 
 #[test]
+fn copies_that_wait_and_are_not_polled_hold_nobody_up() {
+    every().fault("slow=200us").run(async |bench| {
+        let (source, target) = (bench.hbm(4096).await, bench.hbm(4096).await);
+        let copy = || source.span(..).unwrap().copy_to(target.span(..).unwrap()).unwrap();
+        let started: Vec<_> = (0..256).map(|_| copy().start()).collect();
+        let (mut first, mut second, third) = (copy(), copy(), copy());
+        assert!(embassy_futures::poll_once(&mut first).is_pending());
+        assert!(embassy_futures::poll_once(&mut second).is_pending());
+        third.await.unwrap();
+        bench.pause(Duration::from_millis(1)).await;
+        // The ring is idle: they are behind nobody any more.
+        first.await.unwrap();
+        second.await.unwrap();
+        for copy in started {
+            copy.await.unwrap();
+        }
+        assert_eq!(bench.device.counters().completed, 259);
+    });
+}
+
+#[test]
 fn a_dropped_copy_goes_on_and_keeps_its_memory() {
     every().fault("late-marker=5ms times=1").run(async |bench| {
         let (source, target) = (bench.pattern(4096, 1).await, bench.hbm(4096).await);

@@ -215,6 +215,7 @@ impl<P: Platform> Batch<P> {
             return Poll::Pending;
         };
         self.stage = Stage::Queued(cell.with(|port| port.wait(ticket, waker))?);
+        self.shared.mark_dirty(self.port);
         Poll::Pending
     }
 
@@ -236,7 +237,10 @@ impl<P: Platform> Batch<P> {
         let Some(cell) = self.shared.ports.get(usize::from(self.port)) else { return };
         match stage {
             Stage::Open => {}
-            Stage::Queued(ticket) => cell.with(|port| port.leave(ticket)),
+            Stage::Queued(ticket) => {
+                cell.with(|port| port.leave(ticket));
+                self.shared.mark_dirty(self.port);
+            }
             Stage::InFlight(batch) => cell.with(|port| {
                 if let Some(ring) = port.ring() {
                     ring.abandon(batch);

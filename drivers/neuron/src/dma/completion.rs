@@ -134,7 +134,7 @@ fn turn<P: Platform>(shared: &Shared<P>, active: &mut u64, attentive: bool) -> b
 struct Swept {
     /// Batches ended.
     progress: bool,
-    /// Batches are in flight, or the ring drains.
+    /// Batches are in flight, the ring drains, or somebody is called until one comes.
     active: bool,
 }
 
@@ -152,10 +152,12 @@ fn announce_and_sweep<P: Platform>(shared: &Shared<P>, number: usize) -> Swept {
         ring.in_passing = 0;
         let progress = sweep(shared, ring);
         let active = ring.is_busy() || matches!(ring.phase, Phase::Draining { .. });
-        if progress {
+        // Nothing that ends later will call whoever waits for an idle ring.
+        let calling = !active && port.is_waited_for();
+        if progress || calling {
             port.call();
         }
-        Swept { progress, active }
+        Swept { progress, active: active || calling }
     })
 }
 

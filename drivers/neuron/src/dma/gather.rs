@@ -257,6 +257,7 @@ impl<P: Platform> ZeroCopy<P> {
             Some(error) => Err(error),
             None => port.wait(ticket, waker).map(Some),
         })?;
+        self.shared.mark_dirty(self.port);
         Ok(())
     }
 
@@ -273,6 +274,7 @@ impl<P: Platform> ZeroCopy<P> {
         if let (Some(ticket), Some(cell)) = (ticket, self.shared.ports.get(usize::from(self.port)))
         {
             cell.with(|port| port.leave(ticket));
+            self.shared.mark_dirty(self.port);
         }
     }
 }

@@ -8,7 +8,7 @@ use core::task::Waker;
 use embassy_sync::blocking_mutex::Mutex;
 use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
 
-use super::ring::Ring;
+use super::ring::{MAX_DATA, Ring};
 use crate::Error;
 use crate::wake::{Queue, Ticket};
 
@@ -92,6 +92,14 @@ impl Port {
         } else if self.open {
             self.queue.call();
         }
+    }
+
+    /// Whether somebody waits although the ring has room for any batch: it was called and has not
+    /// come. Called again, it loses its place to the next.
+    #[inline]
+    pub(crate) fn is_waited_for(&self) -> bool {
+        let has_room = |ring: &Ring| ring.has_room(MAX_DATA as u32);
+        !self.queue.is_empty() && self.open && self.ring.as_deref().is_some_and(has_room)
     }
 
     /// The ring, if one is bound.

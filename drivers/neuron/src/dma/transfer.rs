@@ -269,6 +269,7 @@ impl<P: Platform> Transfer<P> {
             return Poll::Pending;
         };
         self.stage = Stage::Queued(cell.with(|port| port.wait(ticket, waker))?);
+        self.shared.mark_dirty(self.port);
         Poll::Pending
     }
 
@@ -302,7 +303,10 @@ impl<P: Platform> Transfer<P> {
                     ring.abandon(batch);
                 }
             }),
-            Stage::Queued(ticket) => cell.with(|port| port.leave(ticket)),
+            Stage::Queued(ticket) => {
+                cell.with(|port| port.leave(ticket));
+                self.shared.mark_dirty(self.port);
+            }
             Stage::New | Stage::Done | Stage::Over => {}
         }
     }
