@@ -18,6 +18,8 @@ use crate::wake::Ticket;
 
 /// Size 0 is refused wherever data moves (03 §8).
 pub(super) const NOTHING: Error = Error::InvalidArgument { what: "transfer size", value: 0 };
+/// Nothing could be staged now.
+const AGAIN: Error = Error::Again { what: "the ring is full or in reset" };
 
 /// Where a transfer stands.
 enum Stage {
@@ -158,17 +160,25 @@ impl<P: Platform> Transfer<P> {
     /// `go_on` is.
     #[inline(never)]
     pub(crate) fn try_start(&mut self) -> Result<(), Error> {
-        if !matches!(self.stage, Stage::New | Stage::Queued(_)) {
-            return Ok(());
+        if !matches!(self.stage, Stage::New) {
+            return self.started();
         }
         if self.try_stage::<true>(None).is_none() {
-            let again = Error::Again { what: "the ring is full or in reset" };
-            return Err(self.refusal().unwrap_or(again));
+            return Err(self.refusal().unwrap_or(AGAIN));
         }
         if !matches!(self.stage, Stage::Done) {
             self.shared.mark_dirty(self.port);
         }
         Ok(())
+    }
+
+    /// Whether the first batch is staged. One with a place in the queue is staged when it is polled.
+    #[cold]
+    fn started(&self) -> Result<(), Error> {
+        match self.stage {
+            Stage::Queued(_) => Err(self.refusal().unwrap_or(AGAIN)),
+            _ => Ok(()),
+        }
     }
 
     #[inline(always)]
