@@ -235,8 +235,8 @@ impl<Q, R, const N: usize> Desk<Q, R, N> {
         self.with(|state| state.owner.wake());
     }
 
-    /// Nothing is taken any more, and the owner is woken to end. Requests without an answer end in [`Closed`]; answers that
-    /// are there can still be picked up.
+    /// Nothing is taken any more, and the owner is woken to end. Requests without an answer end in
+    /// [`Closed`]; answers that are there can still be picked up.
     pub fn close(&self) {
         self.with(|state| {
             state.closed = true;

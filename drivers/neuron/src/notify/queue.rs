@@ -275,30 +275,28 @@ impl<P: Platform> NotificationQueue<P> {
         cx: &mut Context<'_>,
         round: Option<u32>,
     ) -> Poll<Option<Result<Notification, Error>>> {
-        {
-            let waited = round.is_some();
-            let shared = &self.shared;
-            let (take, call) = shared.notifications.with(|registry| {
-                registry.take(&shared.registers, self.name, round, Some(cx.waker()))
-            });
-            match take {
-                Take::Record(notification) => Poll::Ready(Some(Ok(notification))),
-                Take::Nothing => {
-                    if call {
-                        shared.notifications.call();
-                    }
-                    match shared.check_alive() {
-                        Ok(()) => Poll::Pending,
-                        Err(error) => Poll::Ready(self.end(error)),
-                    }
-                }
-                Take::Lost(error) => {
+        let waited = round.is_some();
+        let shared = &self.shared;
+        let (take, call) = shared
+            .notifications
+            .with(|registry| registry.take(&shared.registers, self.name, round, Some(cx.waker())));
+        match take {
+            Take::Record(notification) => Poll::Ready(Some(Ok(notification))),
+            Take::Nothing => {
+                if call {
                     shared.notifications.call();
-                    Poll::Ready(Some(Err(error)))
                 }
-                Take::Changed { goes_on } => Poll::Ready(self.tell_change(goes_on)),
-                Take::Ended => Poll::Ready(self.tell_end(waited)),
+                match shared.check_alive() {
+                    Ok(()) => Poll::Pending,
+                    Err(error) => Poll::Ready(self.end(error)),
+                }
             }
+            Take::Lost(error) => {
+                shared.notifications.call();
+                Poll::Ready(Some(Err(error)))
+            }
+            Take::Changed { goes_on } => Poll::Ready(self.tell_change(goes_on)),
+            Take::Ended => Poll::Ready(self.tell_end(waited)),
         }
     }
 

@@ -1,3 +1,5 @@
+//! Reservations against the rules of specification 05 §14, their task included.
+
 extern crate std;
 
 use std::vec::Vec;

@@ -1,3 +1,5 @@
+//! Desks whose callers and owners leave at every point.
+
 extern crate std;
 
 use core::pin::pin;
