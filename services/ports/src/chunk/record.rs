@@ -17,99 +17,15 @@ use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
 use super::ChunkFacts;
 use crate::{Category, ClientId, CoreId, Lifespan, Location};
 
+mod life;
+mod stamp;
+
+pub(in crate::chunk) use life::generation_of;
+use life::{ALIVE, HOST, PINS};
+pub use life::{Collected, MAX_REFERENCES};
+pub use stamp::{Place, Stamp};
+
 const PAGE_SHIFT: u32 = 12;
-const PIN: u64 = 1;
-const PINS: u64 = 0xf_ffff;
-/// Set only where pins are counted the careful way, because there are so many.
-const MANY_PINS: u64 = 1 << 19;
-const DROP: u64 = 1 << 20;
-const DROPS: u64 = 0x3ff << 20;
-/// The chunk is host memory; in this word so that pinning device memory need not look elsewhere.
-const HOST: u64 = 1 << 30;
-const QUEUED: u64 = 1 << 31;
-/// The generation is the upper half.
-const GENERATION: u32 = 32;
-/// Bit of the state: a chunk lives.
-const ALIVE: u64 = 1 << GENERATION;
-
-/// References one chunk can have, so that the count of dropped ones cannot overflow.
-pub const MAX_REFERENCES: u32 = 1000;
-
-/// What the service finds when it sweeps a slot of the release chain.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Collected {
-    /// References dropped since the last sweep; 0 for a dead chunk.
-    pub dropped: u32,
-    /// Whether the chunk lives.
-    pub alive: bool,
-    /// Pins held now.
-    pub pins: u32,
-}
-
-/// Address, location, channel, region, core and lifespan in one word.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place(u64);
-
-impl Place {
-    /// Packs numbers that the caller has checked: a page-aligned address, channel and region below
-    /// 4, core below 8.
-    #[inline(always)]
-    pub const fn new(
-        pa: u64,
-        location: Location,
-        channel: u32,
-        region: u32,
-        core: u32,
-        lifespan: Lifespan,
-    ) -> Place {
-        let host = matches!(location, Location::Host) as u32;
-        let low = host | channel << 1 | region << 3 | core << 5 | (lifespan as u32 - 1) << 8;
-        Place(pa | low as u64)
-    }
-}
-
-/// What the service stamps on a new chunk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stamp {
-    /// Where it lies.
-    pub place: Place,
-    /// Bytes.
-    pub size: u64,
-    /// Bytes that may be reached from the first one.
-    pub reach: u64,
-    /// Number of the owner; 0 for the driver.
-    pub owner: u32,
-    /// Published handle; 0 for none.
-    pub handle: u32,
-    /// What for.
-    pub category: u16,
-    /// A number of the service's own.
-    pub account: u16,
-}
-
-impl Stamp {
-    /// The stamp of an unpublished chunk with these facts.
-    pub fn of(facts: &ChunkFacts) -> Stamp {
-        let (channel, region) = (u32::from(facts.channel & 3), u32::from(facts.region & 3));
-        let core = facts.core.number();
-        Stamp {
-            place: Place::new(
-                facts.pa.0 & !0xfff,
-                facts.location,
-                channel,
-                region,
-                core,
-                facts.lifespan,
-            ),
-            size: facts.size,
-            reach: facts.reach,
-            owner: facts.owner.map_or(0, ClientId::number),
-            handle: 0,
-            category: facts.category.0.min(u32::from(u16::MAX)) as u16,
-            account: 0,
-        }
-    }
-}
 
 /// Fields that only the memory service reads and writes; their meaning is its own.
 #[derive(Default)]
@@ -178,7 +94,7 @@ impl ChunkRecord {
     /// The generation that the next [`Self::open`] gives.
     #[inline]
     pub fn next_generation(&self) -> u32 {
-        ((self.state.load(Ordering::Relaxed) >> GENERATION) as u32).wrapping_add(1)
+        generation_of(self.state.load(Ordering::Relaxed)).wrapping_add(1)
     }
 
     /// Service: gives the record a chunk of the next generation. The record must be dead and
@@ -204,49 +120,10 @@ impl ChunkRecord {
         self.open(stamp);
     }
 
-    /// Service: ends the chunk. No pin can be taken any more; answers how many are left.
-    #[inline]
-    pub fn close(&self) -> u32 {
-        let mut now = self.state.load(Ordering::Relaxed);
-        loop {
-            let new = now.wrapping_add(ALIVE) & !DROPS;
-            match self.exchange(now, new) {
-                Ok(()) => return pins_of(now),
-                Err(seen) => now = seen,
-            }
-        }
-    }
-
-    /// Service: ends a chunk of device memory that has no pin and does not wait in the release
-    /// chain; `false` where that is not so, and nothing has changed.
-    #[inline(always)]
-    pub fn close_quiet(&self) -> bool {
-        let state = self.state.load(Ordering::Relaxed);
-        let quiet = state & ALIVE != 0 && state as u32 == 0;
-        quiet && self.exchange(state, state.wrapping_add(ALIVE)).is_ok()
-    }
-
     /// Service: forgets the host memory of a dead chunk and hands it back.
     pub fn take_host(&self) -> Option<Arc<DmaBuf>> {
         self.state.fetch_and(!HOST, Ordering::Relaxed);
         self.host.lock(Cell::take)
-    }
-
-    /// Service: takes the slot out of the release chain and answers why it was there.
-    pub fn collect(&self) -> Collected {
-        let mut now = self.state.load(Ordering::Relaxed);
-        loop {
-            match self.exchange(now, now & !(QUEUED | DROPS)) {
-                Ok(()) => {
-                    return Collected {
-                        dropped: ((now & DROPS) >> 20) as u32,
-                        alive: now & ALIVE != 0,
-                        pins: pins_of(now),
-                    };
-                }
-                Err(seen) => now = seen,
-            }
-        }
     }
 
     /// Service: notes the handle under which the chunk was published.
@@ -257,25 +134,6 @@ impl ChunkRecord {
     /// Service: changes how far an access may reach (contiguous scratchpads only).
     pub fn set_reach(&self, reach: u64) {
         self.reach_pages.store((reach >> PAGE_SHIFT) as u32, Ordering::Release);
-    }
-
-    /// Generation now; odd while a chunk lives.
-    #[inline]
-    pub fn generation(&self) -> u32 {
-        generation_of(self.state.load(Ordering::Acquire))
-    }
-
-    /// Generation where a chunk lives.
-    #[inline]
-    pub fn alive(&self) -> Option<u32> {
-        let state = self.state.load(Ordering::Acquire);
-        (state & ALIVE != 0).then_some(generation_of(state))
-    }
-
-    /// Pins held now.
-    #[inline]
-    pub fn pins(&self) -> u32 {
-        pins_of(self.state.load(Ordering::Acquire))
     }
 
     /// Published handle of the chunk, 0 for none. In a dead record of the handle table: the slot
@@ -382,94 +240,6 @@ impl ChunkRecord {
             copy
         })
     }
-
-    /// Takes a pin on a chunk of device memory: its generation. `None` where no chunk lives, or
-    /// where [`Self::pin`] has to decide.
-    #[inline(always)]
-    pub(super) fn pin_device(&self) -> Option<u32> {
-        let state = self.state.load(Ordering::Acquire);
-        let usual = state & ALIVE != 0 && state & (HOST | MANY_PINS) == 0;
-        (usual && self.exchange(state, state + PIN).is_ok()).then_some(generation_of(state))
-    }
-
-    /// Takes a pin on the chunk of `generation`; `false` where it is gone.
-    pub(super) fn pin(&self, generation: u32) -> bool {
-        let mut now = self.state.load(Ordering::Relaxed);
-        while generation_of(now) == generation && generation & 1 != 0 {
-            match self.exchange(now, add_pin(now)) {
-                Ok(()) => return true,
-                Err(seen) => now = seen,
-            }
-        }
-        false
-    }
-
-    /// The word, where a chunk lives.
-    #[inline(always)]
-    pub(super) fn state_alive(&self) -> Option<u64> {
-        let state = self.state.load(Ordering::Acquire);
-        (state & ALIVE != 0).then_some(state)
-    }
-
-    /// Another pin for somebody who holds one; works on a dead chunk too.
-    #[inline(always)]
-    pub(super) fn pin_held(&self) {
-        let now = self.state.load(Ordering::Relaxed);
-        if now & MANY_PINS != 0 || self.exchange(now, now + PIN).is_err() {
-            self.pin_held_again();
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn pin_held_again(&self) {
-        let mut now = self.state.load(Ordering::Relaxed);
-        while let Err(seen) = self.exchange(now, add_pin(now)) {
-            now = seen;
-        }
-    }
-
-    /// Gives a pin back, where the chunk lives and nobody has to be told; else `false`, and
-    /// [`Self::unpin`] decides.
-    #[inline(always)]
-    pub(super) fn unpin_live(&self) -> bool {
-        let now = self.state.load(Ordering::Relaxed);
-        now & ALIVE != 0 && now & MANY_PINS == 0 && self.exchange(now, now - PIN).is_ok()
-    }
-
-    /// Gives a pin back; `true` where the caller must put the slot into the release chain.
-    pub(super) fn unpin(&self) -> bool {
-        let mut now = self.state.load(Ordering::Relaxed);
-        loop {
-            let mut new = if now & PINS == PINS { now } else { now - PIN };
-            let tell = new & (PINS | QUEUED | ALIVE) == 0;
-            if tell {
-                new |= QUEUED;
-            }
-            match self.exchange(now, new) {
-                Ok(()) => return tell,
-                Err(seen) => now = seen,
-            }
-        }
-    }
-
-    /// Gives a reference back; `true` where the caller must put the slot into the release chain.
-    #[inline]
-    pub(super) fn drop_reference(&self, generation: u32) -> bool {
-        let mut now = self.state.load(Ordering::Relaxed);
-        while generation_of(now) == generation && generation & 1 != 0 && now & DROPS != DROPS {
-            match self.exchange(now, (now + DROP) | QUEUED) {
-                Ok(()) => return now & QUEUED == 0,
-                Err(seen) => now = seen,
-            }
-        }
-        false
-    }
-
-    #[inline(always)]
-    fn exchange(&self, now: u64, new: u64) -> Result<(), u64> {
-        self.state.compare_exchange(now, new, Ordering::AcqRel, Ordering::Relaxed).map(drop)
-    }
 }
 
 impl Default for ChunkRecord {
@@ -478,126 +248,5 @@ impl Default for ChunkRecord {
     }
 }
 
-/// One more pin. A count at its limit stays there for good: such memory is never reused, which is
-/// a leak but never a use after free.
-fn add_pin(state: u64) -> u64 {
-    if state & PINS == PINS { state } else { state + PIN }
-}
-
-fn pins_of(state: u64) -> u32 {
-    (state & PINS) as u32
-}
-
-#[inline(always)]
-pub(super) const fn generation_of(state: u64) -> u32 {
-    (state >> GENERATION) as u32
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn facts() -> ChunkFacts {
-        ChunkFacts {
-            pa: DeviceAddr(0x8040_0100_0000),
-            size: 0x3000,
-            reach: 0x5000,
-            location: Location::Device,
-            channel: 3,
-            region: 2,
-            core: CoreId::new(7).unwrap(),
-            category: Category(200),
-            lifespan: Lifespan::AllClients,
-            owner: ClientId::new(77),
-        }
-    }
-
-    fn open(record: &ChunkRecord) -> u32 {
-        let generation = record.next_generation();
-        record.open(Stamp { handle: 5, account: 77, ..Stamp::of(&facts()) });
-        assert_eq!((record.generation(), record.handle(), record.account()), (generation, 5, 77));
-        generation
-    }
-
-    #[test]
-    fn a_record_is_one_cache_line_and_keeps_every_fact() {
-        assert_eq!(size_of::<ChunkRecord>(), 64);
-        let record = ChunkRecord::new();
-        let generation = open(&record);
-        assert_eq!(record.facts(), facts());
-        assert_eq!(record.facts_of(generation), Some(facts()));
-        assert_eq!(record.facts_of(generation + 2), None);
-    }
-
-    #[test]
-    fn pins_outlive_the_chunk_and_tell_once() {
-        let record = ChunkRecord::new();
-        let generation = open(&record);
-        assert!(record.pin(generation));
-        assert!(record.pin(generation));
-        record.pin_held();
-        assert_eq!(record.pins(), 3);
-        assert_eq!(record.close(), 3);
-        assert!(!record.pin(generation), "no pin on a dead chunk");
-        assert!(!record.pin(generation + 1), "an even generation never lives");
-        assert!(!ChunkRecord::new().pin(0), "nor does that of a fresh record");
-        assert!(!record.unpin());
-        assert!(!record.unpin());
-        assert!(record.unpin(), "the last pin of a dead chunk tells the service");
-        assert_eq!(record.collect(), Collected { dropped: 0, alive: false, pins: 0 });
-    }
-
-    #[test]
-    fn dropped_references_count_until_collected() {
-        let record = ChunkRecord::new();
-        let generation = open(&record);
-        assert!(record.drop_reference(generation));
-        assert!(!record.drop_reference(generation), "queued once");
-        assert_eq!(record.collect(), Collected { dropped: 2, alive: true, pins: 0 });
-        record.close();
-        assert!(!record.drop_reference(generation), "the chunk is gone");
-        let next = open(&record);
-        assert!(!record.drop_reference(generation));
-        assert!(record.drop_reference(next));
-    }
-
-    #[test]
-    fn a_slot_still_in_the_chain_is_not_queued_twice() {
-        let record = ChunkRecord::new();
-        let generation = open(&record);
-        assert!(record.pin(generation));
-        assert!(record.drop_reference(generation));
-        record.close();
-        assert!(!record.unpin(), "still in the chain from the reference");
-        assert_eq!(record.collect(), Collected { dropped: 0, alive: false, pins: 0 });
-    }
-
-    #[test]
-    fn only_a_quiet_chunk_of_device_memory_is_closed_the_short_way() {
-        let record = ChunkRecord::new();
-        assert!(!record.close_quiet(), "nothing lives");
-        let generation = open(&record);
-        assert!(record.pin(generation));
-        assert!(!record.close_quiet(), "pinned");
-        assert!(!record.unpin());
-        assert!(record.drop_reference(generation));
-        assert!(!record.close_quiet(), "in the release chain");
-        record.collect();
-        assert!(record.close_quiet());
-        assert_eq!(record.alive(), None);
-        assert!(!record.pin(generation));
-        assert!(!record.close_quiet(), "closed already");
-    }
-
-    #[test]
-    fn a_full_pin_count_sticks() {
-        let record = ChunkRecord::new();
-        let generation = open(&record);
-        record.state.fetch_or(PINS - PIN, Ordering::Relaxed);
-        assert!(record.pin(generation));
-        assert!(record.pin(generation));
-        record.close();
-        assert!(!record.unpin());
-        assert_eq!(record.pins(), 0xf_ffff, "never reused, never wrapped");
-    }
-}
+mod tests;
