@@ -207,15 +207,16 @@ impl<P: Platform> Buffer<P> {
         handle
     }
 
-    /// Gives the reference back and waits until that is done.
+    /// Gives the reference back and waits until that is done. It is given back too where the future
+    /// is dropped, polled or not.
     ///
     /// # Errors
     /// [`Error::BadHandle`] where the chunk was freed by its number, [`Error::NotAttached`].
     pub async fn close(self) -> Result<(), Error> {
-        let client = self.client.clone();
+        let Buffer { client, chunk, .. } = self;
         Call::Free.admit(&client.access)?;
         let owner = Some(client.access.client());
-        Ok(client.device.memory().free(owner, self.into_handle()).await?)
+        Ok(client.device.memory().close(owner, chunk).await?)
     }
 
     pub(crate) fn client(&self) -> &Arc<Shared<P>> {

@@ -91,7 +91,9 @@ type Outcome = Result<Vec<Row>, MemoryError>;
 /// Where there is no room for the tasks or no memory for the service.
 pub(crate) async fn measure<P: Platform>(machine: &P) -> Result<Vec<Row>, Error> {
     let mut rows = with_service(machine, set(machine, true)?, look).await?;
-    rows.extend(under(machine, EMPTY).await?);
+    for load in [EMPTY, SENT] {
+        rows.extend(under(machine, load).await?);
+    }
     Ok(rows)
 }
 
@@ -101,7 +103,7 @@ pub(crate) async fn measure<P: Platform>(machine: &P) -> Result<Vec<Row>, Error>
 /// As [`measure`].
 pub(crate) async fn measure_all<P: Platform>(machine: &P) -> Result<Vec<Row>, Error> {
     let mut rows = with_service(machine, set(machine, true)?, look).await?;
-    for load in [LOADED, BEHIND_HOLES, INTO_HOLES, FULL] {
+    for load in [LOADED, SENT_LOADED, BEHIND_HOLES, INTO_HOLES, FULL] {
         rows.extend(under(machine, load).await?);
     }
     rows.extend(direct(machine, set(machine, true)?)?);
@@ -196,10 +198,15 @@ struct Load {
     size: u64,
     /// Whether small chunks have an arena of their own.
     small_arena: bool,
+    /// Whether every request goes to the task, as while it is busy.
+    sent: bool,
 }
 
-const EMPTY: Load = Load { live: &[0], holes: false, size: PAGE, small_arena: true };
+const EMPTY: Load = Load { live: &[0], holes: false, size: PAGE, small_arena: true, sent: false };
+/// As [`EMPTY`], with the hops to the task and back.
+const SENT: Load = Load { sent: true, ..EMPTY };
 const LOADED: Load = Load { live: &[0, 1000, 10_000, 100_000], ..EMPTY };
+const SENT_LOADED: Load = Load { sent: true, ..LOADED };
 const BEHIND_HOLES: Load = Load { live: &[2 * HOLES], holes: true, size: 2 * PAGE, ..EMPTY };
 const INTO_HOLES: Load = Load { size: PAGE, ..BEHIND_HOLES };
 /// More than the small arena holds, so that one arena has them all.
@@ -214,6 +221,7 @@ async fn turn_over<P: Platform>(
     tell: Tell,
 ) {
     let mut rows = Vec::new();
+    let client = if load.sent { client.through_the_channel() } else { client };
     let mut batch = or_tell!(tell, Batch::new());
     let mut live_handles = Vec::new();
     let mut handles = Vec::with_capacity(crate::SAMPLES + crate::WARM_UP);
@@ -240,7 +248,8 @@ async fn turn_over<P: Platform>(
             let handle = handles.pop().unwrap_or_default();
             or_tell!(tell, client.free(Some(somebody.id), handle).await);
         });
-        let name = |verb| format!("{verb} {} KiB, {what}", load.size / 1024);
+        let way = if load.sent { " by message" } else { "" };
+        let name = |verb| format!("{verb} {} KiB{way}, {what}", load.size / 1024);
         rows.push(Row::new(name("allocate"), Some(ALLOCATE), allocations));
         rows.push(Row::new(name("free"), Some(FREE), frees));
     }

@@ -6,7 +6,7 @@ use axon_memory::testing::BareHandles;
 use axon_ports::ChunkFacts;
 use slotmap::{DefaultKey, SlotMap};
 
-use crate::measure::{Row, median};
+use crate::measure::{Row, medians};
 use crate::setup::{Random, facts};
 
 const LOOKUPS: usize = 100_000;
@@ -30,35 +30,45 @@ fn at(live: usize) -> Vec<Row> {
     let mut random = Random(3);
     let order: Vec<usize> = (0..LOOKUPS).map(|_| random.below(live)).collect();
 
-    let find = median(LOOKUPS, || {
-        for &at in &order {
-            black_box(ours.table().find(black_box(u64::from(handles[at]))));
-        }
-    });
-    let get = median(LOOKUPS, || {
-        for &at in &order {
-            black_box(other.get(black_box(keys[at])));
-        }
-    });
-    let pin = median(LOOKUPS, || {
-        for &at in &order {
-            black_box(ours.table().pin(black_box(u64::from(handles[at]))));
-        }
-    });
-    let mint = median(ROUNDS * AT_ONCE, || {
-        let mut minted = Vec::with_capacity(AT_ONCE);
-        for _ in 0..ROUNDS {
-            minted.extend((0..AT_ONCE).filter_map(|_| black_box(ours.mint(&facts))));
-            minted.drain(..).for_each(|handle| assert!(ours.free(handle)));
-        }
-    });
-    let insert = median(ROUNDS * AT_ONCE, || {
-        let mut inserted = Vec::with_capacity(AT_ONCE);
-        for _ in 0..ROUNDS {
-            inserted.extend((0..AT_ONCE).map(|_| black_box(other.insert(facts))));
-            inserted.drain(..).for_each(|key| _ = other.remove(key));
-        }
-    });
+    let [find, get, pin] = medians(
+        LOOKUPS,
+        [
+            &mut || {
+                for &at in &order {
+                    black_box(ours.table().find(black_box(u64::from(handles[at]))));
+                }
+            },
+            &mut || {
+                for &at in &order {
+                    black_box(other.get(black_box(keys[at])));
+                }
+            },
+            &mut || {
+                for &at in &order {
+                    black_box(ours.table().pin(black_box(u64::from(handles[at]))));
+                }
+            },
+        ],
+    );
+    let mut minted = Vec::with_capacity(AT_ONCE);
+    let mut inserted = Vec::with_capacity(AT_ONCE);
+    let [mint, insert] = medians(
+        ROUNDS * AT_ONCE,
+        [
+            &mut || {
+                for _ in 0..ROUNDS {
+                    minted.extend((0..AT_ONCE).filter_map(|_| black_box(ours.mint(&facts))));
+                    minted.drain(..).for_each(|handle| assert!(ours.free(handle)));
+                }
+            },
+            &mut || {
+                for _ in 0..ROUNDS {
+                    inserted.extend((0..AT_ONCE).map(|_| black_box(other.insert(facts))));
+                    inserted.drain(..).for_each(|key| _ = other.remove(key));
+                }
+            },
+        ],
+    );
     let row = |what: &str, ours, theirs: f64| Row {
         what: what.to_string(),
         live,

@@ -10,16 +10,26 @@ const RUNS: usize = 15;
 
 /// Median nanoseconds of one operation, from runs of `operations` of them.
 pub fn median(operations: usize, mut run: impl FnMut()) -> f64 {
-    run();
-    let mut took: Vec<f64> = (0..RUNS)
-        .map(|_| {
+    let [took] = medians(operations, [&mut run]);
+    took
+}
+
+/// As [`median`], for several that are compared: they take turns, so that whatever the machine does
+/// meanwhile befalls all of them.
+pub fn medians<const N: usize>(operations: usize, mut runs: [&mut dyn FnMut(); N]) -> [f64; N] {
+    let mut took: [Vec<f64>; N] = std::array::from_fn(|_| Vec::with_capacity(RUNS));
+    runs.iter_mut().for_each(|run| run());
+    for _ in 0..RUNS {
+        for (run, took) in runs.iter_mut().zip(&mut took) {
             let started = Instant::now();
             run();
-            started.elapsed().as_nanos() as f64 / operations as f64
-        })
-        .collect();
-    took.sort_unstable_by(f64::total_cmp);
-    took[RUNS / 2]
+            took.push(started.elapsed().as_nanos() as f64 / operations as f64);
+        }
+    }
+    took.map(|mut took| {
+        took.sort_unstable_by(f64::total_cmp);
+        took[RUNS / 2]
+    })
 }
 
 /// One row of the comparison.

@@ -44,6 +44,7 @@ fn at(live: usize) -> Row {
         }
     });
     let (client, service) = MemoryService::new(set);
+    let client = client.through_the_channel();
     let mut service = pin!(service.run());
     let channel = median(ROUNDS * AT_ONCE, || {
         for _ in 0..ROUNDS {

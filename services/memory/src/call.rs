@@ -1,13 +1,14 @@
-//! Requests under way, as futures. Nothing is sent before the first poll; dropping one gives back
-//! whatever its reply carries.
+//! Requests under way, as futures. Nothing is done or sent before the first poll; dropping one gives
+//! back whatever its reply carries.
 
 use core::future::Future;
 use core::marker::PhantomData;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
-use axon_ports::{AllocRequest, Chunk, MemoryError};
+use axon_ports::{AllocRequest, Chunk, ChunkName, ClientId, MemoryError};
 
+use crate::client::MemoryClient;
 use crate::mailbox::{FreeRequest, Mailbox, SLOTS};
 use crate::messages::{FromReply, Reply, Request};
 
@@ -19,15 +20,15 @@ const OVER: u8 = NEW + 1;
 /// An allocation under way.
 #[must_use = "nothing is sent before the first poll"]
 pub(crate) struct AllocCall<'a> {
-    mailbox: &'a Mailbox,
+    client: &'a MemoryClient,
     request: AllocRequest,
     stage: u8,
 }
 
 impl<'a> AllocCall<'a> {
     #[inline(always)]
-    pub(crate) fn new(mailbox: &'a Mailbox, request: AllocRequest) -> Self {
-        AllocCall { mailbox, request, stage: NEW }
+    pub(crate) fn new(client: &'a MemoryClient, request: AllocRequest) -> Self {
+        AllocCall { client, request, stage: NEW }
     }
 }
 
@@ -38,7 +39,13 @@ impl Future for AllocCall<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         if this.stage == NEW {
-            return match this.mailbox.send(cx.waker(), |slot| slot.put_alloc(&this.request)) {
+            if let Some((slot, generation)) = this.client.passing.allocate(&this.request) {
+                this.stage = OVER;
+                let name = ChunkName { slot, generation: generation.get() };
+                return Poll::Ready(Ok(this.client.table().device_reference(name)));
+            }
+            return match this.client.mailbox.send(cx.waker(), |slot| slot.put_alloc(&this.request))
+            {
                 Ok(Some(number)) => {
                     this.stage = number;
                     Poll::Pending
@@ -54,12 +61,12 @@ impl Future for AllocCall<'_> {
             return Poll::Ready(Err(MemoryError::Gone));
         }
         let number = this.stage;
-        if let Some(chunk) = this.mailbox.take_chunk(number) {
+        if let Some(chunk) = this.client.mailbox.take_chunk(number) {
             this.stage = OVER;
-            this.mailbox.give(number);
+            this.client.mailbox.give(number);
             return Poll::Ready(Ok(chunk));
         }
-        let reply = take(this.mailbox, &mut this.stage, cx);
+        let reply = take(&this.client.mailbox, &mut this.stage, cx);
         reply.map(|reply| match reply {
             Reply::Chunk(result) => result,
             _ => Err(MemoryError::Gone),
@@ -71,7 +78,7 @@ impl Drop for AllocCall<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.stage < NEW {
-            self.mailbox.abandon(self.stage);
+            self.client.mailbox.abandon(self.stage);
         }
     }
 }
@@ -79,15 +86,15 @@ impl Drop for AllocCall<'_> {
 /// The end of a handle under way.
 #[must_use = "nothing is sent before the first poll"]
 pub(crate) struct FreeCall<'a> {
-    mailbox: &'a Mailbox,
+    client: &'a MemoryClient,
     request: FreeRequest,
     stage: u8,
 }
 
 impl<'a> FreeCall<'a> {
     #[inline(always)]
-    pub(crate) fn new(mailbox: &'a Mailbox, request: FreeRequest) -> Self {
-        FreeCall { mailbox, request, stage: NEW }
+    pub(crate) fn new(client: &'a MemoryClient, request: FreeRequest) -> Self {
+        FreeCall { client, request, stage: NEW }
     }
 }
 
@@ -98,7 +105,11 @@ impl Future for FreeCall<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         if this.stage == NEW {
-            return match this.mailbox.send(cx.waker(), |slot| slot.put_free(this.request)) {
+            if this.client.passing.free(this.request) {
+                this.stage = OVER;
+                return Poll::Ready(Ok(()));
+            }
+            return match this.client.mailbox.send(cx.waker(), |slot| slot.put_free(this.request)) {
                 Ok(Some(number)) => {
                     this.stage = number;
                     Poll::Pending
@@ -114,12 +125,12 @@ impl Future for FreeCall<'_> {
             return Poll::Ready(Err(MemoryError::Gone));
         }
         let number = this.stage;
-        if this.mailbox.slot(number, |slot| slot.take_done()) {
+        if this.client.mailbox.slot(number, |slot| slot.take_done()) {
             this.stage = OVER;
-            this.mailbox.give(number);
+            this.client.mailbox.give(number);
             return Poll::Ready(Ok(()));
         }
-        take(this.mailbox, &mut this.stage, cx).map(<()>::from_reply)
+        take(&this.client.mailbox, &mut this.stage, cx).map(<()>::from_reply)
     }
 }
 
@@ -127,7 +138,52 @@ impl Drop for FreeCall<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.stage < NEW {
-            self.mailbox.abandon(self.stage);
+            self.client.mailbox.abandon(self.stage);
+        }
+    }
+}
+
+/// The end of a handle together with the reference that it gives back.
+///
+/// The reference is let go with the request and not before: who drops this while it has not been
+/// sent drops the reference, as by dropping the chunk.
+#[must_use = "nothing is sent before the first poll"]
+pub(crate) struct CloseCall<'a> {
+    free: FreeCall<'a>,
+    chunk: Option<Chunk>,
+}
+
+impl<'a> CloseCall<'a> {
+    pub(crate) fn new(client: &'a MemoryClient, owner: Option<ClientId>, chunk: Chunk) -> Self {
+        let request = FreeRequest { client: owner, handle: chunk.handle() };
+        CloseCall { free: FreeCall::new(client, request), chunk: Some(chunk) }
+    }
+
+    /// The service gives the reference back.
+    fn let_go(&mut self) {
+        self.chunk.take().map(Chunk::into_header);
+    }
+}
+
+impl Future for CloseCall<'_> {
+    type Output = Result<(), MemoryError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let polled = Pin::new(&mut self.free).poll(cx);
+        match &polled {
+            Poll::Ready(Ok(())) => self.let_go(),
+            // Refused: the reference is given back all the same.
+            Poll::Ready(Err(_)) => self.chunk = None,
+            Poll::Pending => {}
+        }
+        polled
+    }
+}
+
+impl Drop for CloseCall<'_> {
+    fn drop(&mut self) {
+        if self.free.stage < NEW {
+            self.let_go();
         }
     }
 }

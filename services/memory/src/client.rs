@@ -10,7 +10,7 @@ use axon_ports::{
 };
 
 use crate::batch::Batch;
-use crate::call::{AllocCall, Call, FreeCall};
+use crate::call::{AllocCall, Call, CloseCall, FreeCall};
 use crate::counters::Counters;
 use crate::exports::{Export, Peer, Registration};
 use crate::faults::Faults;
@@ -18,29 +18,42 @@ use crate::host::HostSource;
 use crate::mailbox::{FreeRequest, Mailbox};
 use crate::messages::Request;
 use crate::set::{ChunkInfo, ChunkLine, MemorySet, ScrubRange, ShutdownReport, Usage};
+use crate::task::{NeverPassing, Passing};
 use crate::windows::{Shown, SpecialBlock, Window};
 
 /// A way to the memory service of one device; clones reach the same.
 ///
-/// What changes state is a message and is awaited; what only looks is answered at once from what
-/// the service publishes. Whether a client may ask at all (lane, attach: specification 05 §8) is
+/// What changes state is a message and is awaited (the usual allocation and the usual release are
+/// carried out in their first poll where the service has nothing else to do); what only looks is
+/// answered at once from what the service publishes. Whether a client may ask at all (lane, attach: specification 05 §8) is
 /// for the caller to test; whose chunk it is, is tested here.
 #[derive(Clone)]
 pub struct MemoryClient {
     table: Arc<ChunkTable>,
-    mailbox: Arc<Mailbox>,
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) passing: Arc<dyn Passing>,
     counters: Arc<Counters>,
     geometry: MemoryGeometry,
 }
 
 impl MemoryClient {
-    pub(crate) fn new<S: HostSource>(set: &MemorySet<S>, mailbox: Arc<Mailbox>) -> Self {
+    pub(crate) fn new<S: HostSource>(
+        set: &MemorySet<S>,
+        mailbox: Arc<Mailbox>,
+        passing: Arc<dyn Passing>,
+    ) -> Self {
         MemoryClient {
             table: set.table().clone(),
             mailbox,
+            passing,
             counters: set.counters().clone(),
             geometry: *set.geometry(),
         }
+    }
+
+    /// The same way for whoever wants the task to carry out even what could be done in passing.
+    pub fn through_the_channel(&self) -> MemoryClient {
+        MemoryClient { passing: Arc::new(NeverPassing), ..self.clone() }
     }
 
     fn call<T>(&self, request: Request) -> Call<'_, T> {
@@ -108,7 +121,7 @@ impl MemoryClient {
         &self,
         request: AllocRequest,
     ) -> impl Future<Output = Result<Chunk, MemoryError>> + Send {
-        AllocCall::new(&self.mailbox, request)
+        AllocCall::new(self, request)
     }
 
     /// Carries out all allocations of a batch or none; answers how many. The chunks are in the
@@ -127,7 +140,17 @@ impl MemoryClient {
         client: Option<ClientId>,
         handle: u64,
     ) -> impl Future<Output = Result<(), MemoryError>> + Send {
-        FreeCall::new(&self.mailbox, FreeRequest { client, handle })
+        FreeCall::new(self, FreeRequest { client, handle })
+    }
+
+    /// As [`Self::free`], by the reference that is given back. Dropping the future gives it back too,
+    /// whatever has become of the request.
+    pub fn close(
+        &self,
+        client: Option<ClientId>,
+        chunk: Chunk,
+    ) -> impl Future<Output = Result<(), MemoryError>> + Send {
+        CloseCall::new(self, client, chunk)
     }
 
     /// Frees the handles of a batch in order, up to the first that fails; answers how many.
@@ -322,6 +345,6 @@ impl MemoryPort for MemoryClient {
         &self,
         request: AllocRequest,
     ) -> impl Future<Output = Result<Chunk, MemoryError>> + Send {
-        AllocCall::new(&self.mailbox, request)
+        AllocCall::new(self, request)
     }
 }

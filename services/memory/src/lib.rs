@@ -34,6 +34,7 @@ mod messages;
 mod records;
 mod service;
 mod set;
+mod task;
 pub mod testing;
 #[cfg(test)]
 mod tests;
@@ -44,7 +45,7 @@ pub use client::MemoryClient;
 pub use config::MemoryConfig;
 pub use counters::{ClientTotals, CounterValue, Counters};
 pub use host::{HostSource, PlatformMemory};
-pub use service::MemoryService;
 pub use set::{
     ArenaUsage, ChunkInfo, ChunkLine, MemorySet, PoolUsage, ScrubRange, ShutdownReport, Usage,
 };
+pub use task::MemoryService;

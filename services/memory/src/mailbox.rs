@@ -265,6 +265,17 @@ impl Mailbox {
         Some(self.table.device_reference(name))
     }
 
+    /// Whether no request waits.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.filled.load(Ordering::Relaxed) == self.emptied.load(Ordering::Relaxed)
+    }
+
+    /// Whether the task has ended.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
     /// Task: the next slot with a request.
     #[inline(always)]
     pub(crate) fn receive(&self) -> Option<u8> {

@@ -1,15 +1,13 @@
-//! The task that owns a [`MemorySet`]: messages one by one, releases in between, long sweeps in
-//! slices.
+//! What serves the requests to a [`MemorySet`]: messages one by one, releases in between, long
+//! sweeps in slices. The task and, in passing, its callers run it; see `task`.
 
 use alloc::sync::Arc;
-use core::future::Future;
-use core::pin::Pin;
+use core::num::NonZeroU32;
 use core::task::{Context, Poll, Waker};
 
 use axon_ports::{AllocRequest, ChunkName, ClientId, ClientSlot, MemoryError};
 
 use crate::batch::BatchShared;
-use crate::client::MemoryClient;
 use crate::host::HostSource;
 use crate::mailbox::{FreeRequest, Mailbox, Opened};
 use crate::messages::{Reply, Request};
@@ -18,11 +16,15 @@ use crate::set::{MemorySet, SweepState};
 /// Messages served before other tasks get their turn.
 const TURN: u32 = 64;
 
+/// Requests carried out in passing before one goes through the channel, so that a caller who never
+/// waits lets others run.
+pub(crate) const IN_PASSING: u32 = 16;
+
 /// Bit of [`MemoryService::sweeping`] behind those of the attach slots.
 const LAST_CLIENT: u32 = ClientSlot::COUNT as u32;
 
-/// The memory task of one device, before it is started.
-pub struct MemoryService<S: HostSource> {
+/// The set of one device, and what is under way.
+pub(crate) struct Server<S: HostSource> {
     set: MemorySet<S>,
     mailbox: Arc<Mailbox>,
     /// Clients being dropped, by attach slot, and who waits for it.
@@ -40,14 +42,13 @@ pub struct MemoryService<S: HostSource> {
     rests: bool,
     /// The waker that the table has.
     waker: Option<Waker>,
+    /// Requests that may still be carried out in passing before the task has another turn.
+    passing: u32,
 }
 
-impl<S: HostSource> MemoryService<S> {
-    /// Hands the set over to a task. Run [`Self::run`] to serve the client.
-    pub fn new(set: MemorySet<S>) -> (MemoryClient, Self) {
-        let mailbox = Arc::new(Mailbox::new(set.table().clone()));
-        let client = MemoryClient::new(&set, mailbox.clone());
-        let service = MemoryService {
+impl<S: HostSource> Server<S> {
+    pub(crate) fn new(set: MemorySet<S>, mailbox: Arc<Mailbox>) -> Self {
+        Server {
             set,
             mailbox,
             sweeps: Default::default(),
@@ -57,18 +58,39 @@ impl<S: HostSource> MemoryService<S> {
             sweeps_next: false,
             rests: false,
             waker: None,
-        };
-        (client, service)
+            passing: 0,
+        }
     }
 
-    /// Serves until [`MemoryClient::shutdown`].
-    pub fn run(self) -> impl Future<Output = ()> + Send {
-        Running(self)
+    /// Whether a request may be carried out at once: the task has slept since its last turn, so that
+    /// nobody is in front and nothing is to be taken back first.
+    #[inline(always)]
+    fn is_at_rest(&mut self) -> bool {
+        if self.passing == 0 || !self.mailbox.is_empty() || self.set.has_released() {
+            return false;
+        }
+        self.passing -= 1;
+        true
+    }
+
+    /// Caller: the usual allocation, in passing; slot and generation of the chunk.
+    #[inline(always)]
+    pub(crate) fn allocate_in_passing(
+        &mut self,
+        request: &AllocRequest,
+    ) -> Option<(u32, NonZeroU32)> {
+        if self.is_at_rest() { self.set.allocate_at(request) } else { None }
+    }
+
+    /// Caller: the usual end of a handle, in passing.
+    #[inline(always)]
+    pub(crate) fn free_in_passing(&mut self, request: FreeRequest) -> bool {
+        self.is_at_rest() && self.set.free_hot(request.client, request.handle)
     }
 
     /// Serves what is there, at most [`TURN`] messages; ready once the service has shut down.
     #[inline(always)]
-    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.waker.as_ref().is_some_and(|there| there.will_wake(cx.waker())) {
             self.register(cx.waker());
         }
@@ -81,6 +103,7 @@ impl<S: HostSource> MemoryService<S> {
                 if busy {
                     cx.waker().wake_by_ref();
                 }
+                self.passing = if self.sweeping == 0 { IN_PASSING } else { 0 };
                 return Poll::Pending;
             };
             match self.mailbox.open(number) {
@@ -288,21 +311,7 @@ impl<S: HostSource> MemoryService<S> {
     }
 }
 
-/// The task as a future.
-struct Running<S: HostSource>(MemoryService<S>);
-
-impl<S: HostSource> Unpin for Running<S> {}
-
-impl<S: HostSource> Future for Running<S> {
-    type Output = ();
-
-    #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        self.0.turn(cx)
-    }
-}
-
-impl<S: HostSource> Drop for MemoryService<S> {
+impl<S: HostSource> Drop for Server<S> {
     fn drop(&mut self) {
         for (_, number) in self.sweeps.iter_mut().filter_map(Option::take) {
             self.mailbox.answer(number, Reply::Gone);

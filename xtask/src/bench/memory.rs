@@ -177,7 +177,9 @@ fn page(report: &Value) -> String {
          `service` rows are whole allocations and frees, called directly and through the channel (polled by hand, without an executor). \
          `ratio`: how many times as fast axon is as the fastest other.\n\n{compared}\n\
          ## In the image, in guest instructions\n\n\
-         Counted inside the guest, from call to resumed caller; reading the counter takes 3 of them.\n\n{image}\n\
+         Counted inside the guest, from call to resumed caller; reading the counter takes 3 of them. Where the task sleeps and nobody is in front, \
+         an allocation or release is carried out in the caller's own poll; `by message` it goes through the channel to the task and back, \
+         as while the task is busy.\n\n{image}\n\
          ## Memory of its own\n\n\
          Heap of a service with so many published chunks of 4 KiB in a region of 24 GiB; the limit is 96 bytes a chunk and 0.2 % of the region.\n\n{metadata}"
     )

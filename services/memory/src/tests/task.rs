@@ -16,9 +16,12 @@ use super::rig::*;
 use crate::batch::{BATCH_LIMIT, Batch};
 use crate::{MemoryClient, MemoryService};
 
-/// The task and a way to it; the test is the executor.
+/// The task and two ways to it; the test is the executor.
 struct Task {
+    /// Sends everything.
     client: MemoryClient,
+    /// Does the usual in passing.
+    passing: MemoryClient,
     task: Option<Pin<Box<dyn Future<Output = ()>>>>,
     woken: Arc<Woken>,
 }
@@ -34,8 +37,9 @@ impl Wake for Woken {
 
 impl Task {
     fn new() -> Task {
-        let (client, service) = MemoryService::new(v2());
-        Task { client, task: Some(Box::pin(service.run())), woken: Arc::default() }
+        let (passing, service) = MemoryService::new(v2());
+        let client = passing.through_the_channel();
+        Task { client, passing, task: Some(Box::pin(service.run())), woken: Arc::default() }
     }
 
     /// One turn of the task, if anything woke it.
@@ -345,4 +349,153 @@ fn short_memory_waits_for_what_was_dropped() {
         let chunk = task.alloc(all).unwrap();
         drop(chunk);
     }
+}
+
+/// The answer of a first poll, where there is one.
+fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    match poll(pin!(future)) {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
+}
+
+#[test]
+fn the_usual_request_is_carried_out_in_passing_while_the_task_sleeps() {
+    let mut task = Task::new();
+    let client = task.passing.clone();
+    let usual = published(device(0x2000));
+    assert!(at_once(client.alloc(usual)).is_none(), "the task has not had a turn yet");
+    task.settle();
+    let chunk = at_once(client.alloc(usual)).unwrap().unwrap();
+    assert!(!task.turn(), "nobody was woken");
+    assert_eq!(client.lookup(chunk.handle()).unwrap().pa(), chunk.facts().pa);
+    let (me, other) = (super::rig::client(1).0, super::rig::client(2).0);
+    let handle = chunk.into_header().handle();
+    assert!(at_once(client.free(Some(other), handle)).is_none(), "a refusal is the task's");
+    task.settle();
+    assert!(client.lookup(handle).is_ok());
+    assert_eq!(at_once(client.free(Some(me), handle)), Some(Ok(())));
+    assert!(client.lookup(handle).is_err());
+    assert_eq!(client.counters().live_chunks(), 2);
+    // Without a handle, with a wish, of host memory: the task's.
+    for request in
+        [device(0x1000), AllocRequest { align: 0x4000, ..usual }, published(host(0x1000))]
+    {
+        assert!(at_once(client.alloc(request)).is_none());
+        task.settle();
+    }
+}
+
+#[test]
+fn nobody_is_overtaken_in_passing() {
+    let mut task = Task::new();
+    let client = task.passing.clone();
+    task.settle();
+    let usual = published(device(0x1000));
+    // Somebody waits in front.
+    let mut first = Box::pin(client.usage());
+    assert!(poll(first.as_mut()).is_pending());
+    let mut second = Box::pin(client.alloc(usual));
+    assert!(poll(second.as_mut()).is_pending());
+    task.settle();
+    assert!(poll(first.as_mut()).is_ready());
+    let Poll::Ready(Ok(chunk)) = poll(second.as_mut()) else { panic!("not served") };
+    // Something is to be taken back first, and is the lowest again.
+    let start = chunk.facts().pa;
+    drop(chunk);
+    let mut third = Box::pin(client.alloc(usual));
+    assert!(poll(third.as_mut()).is_pending());
+    task.settle();
+    let Poll::Ready(Ok(chunk)) = poll(third.as_mut()) else { panic!("not served") };
+    assert_eq!(chunk.facts().pa, start);
+    // A client is being dropped, slice by slice.
+    let (other, other_slot) = super::rig::client(2);
+    task.wait(task.client.clone().attach(other, other_slot)).0.unwrap();
+    let theirs = AllocRequest { client: Some((other, other_slot)), ..usual };
+    (0..500).for_each(|_| _ = task.alloc(theirs).unwrap().into_header());
+    let mut end = Box::pin(client.detach(other, other_slot));
+    assert!(poll(end.as_mut()).is_pending());
+    task.force_turn();
+    assert!(at_once(client.alloc(usual)).is_none());
+    task.settle();
+    assert!(poll(end.as_mut()).is_ready());
+    assert!(at_once(client.alloc(usual)).is_some());
+}
+
+#[test]
+fn who_never_waits_lets_others_run_all_the_same() {
+    let mut task = Task::new();
+    let client = task.passing.clone();
+    task.settle();
+    let usual = published(device(0x1000));
+    for _ in 0..3 {
+        let before = client.counters().live_chunks();
+        let mut done = 0;
+        while let Some(chunk) = at_once(client.alloc(usual)) {
+            chunk.unwrap().into_header();
+            done += 1;
+        }
+        assert_eq!(done, crate::service::IN_PASSING);
+        task.settle();
+        let now = client.counters().live_chunks();
+        assert_eq!(now, before + done, "the asker of the last one has gone");
+    }
+}
+
+#[test]
+fn nothing_is_done_in_passing_once_the_task_has_gone() {
+    let mut task = Task::new();
+    let client = task.passing.clone();
+    task.settle();
+    task.task = None;
+    let gone = task.wait(client.alloc(published(device(0x1000)))).0;
+    assert_eq!(gone.unwrap_err(), MemoryError::Gone);
+    let mut task = Task::new();
+    let client = task.passing.clone();
+    task.wait(client.shutdown()).0.unwrap();
+    assert_eq!(task.wait(client.free(None, 1)).0, Err(MemoryError::Gone));
+}
+
+#[test]
+fn a_close_that_is_dropped_at_any_point_gives_the_reference_back() {
+    let mut task = Task::new();
+    let client = task.client.clone();
+    let owner = Some(super::rig::client(1).0);
+    let live = |task: &mut Task| {
+        task.settle();
+        client.counters().live_chunks()
+    };
+    // Never polled.
+    let chunk = task.alloc(published(device(0x1000))).unwrap();
+    drop(client.close(owner, chunk));
+    assert_eq!(live(&mut task), 2);
+    // While it waits for a slot.
+    let chunk = task.alloc(published(device(0x1000))).unwrap();
+    let mut others: Vec<_> = (0..64).map(|_| Box::pin(client.usage())).collect();
+    others.iter_mut().for_each(|other| assert!(poll(other.as_mut()).is_pending()));
+    let mut close = Box::pin(client.close(owner, chunk));
+    assert!(poll(close.as_mut()).is_pending());
+    drop(close);
+    drop(others);
+    assert_eq!(live(&mut task), 2);
+    // Once it is sent: the handle ends once, and no other reference with it.
+    let chunk = task.alloc(published(device(0x1000))).unwrap();
+    let kept = task.wait(client.retain(chunk.header().name())).0.unwrap();
+    let mut close = Box::pin(client.close(owner, chunk));
+    assert!(poll(close.as_mut()).is_pending());
+    drop(close);
+    assert_eq!(live(&mut task), 3);
+    drop(kept);
+    assert_eq!(live(&mut task), 2);
+    // Carried out, by message and in passing.
+    for way in [client.clone(), task.passing.clone()] {
+        let chunk = task.alloc(published(device(0x1000))).unwrap();
+        assert_eq!(task.wait(way.close(owner, chunk)).0, Ok(()));
+        assert_eq!(live(&mut task), 2);
+    }
+    // Refused.
+    let chunk = task.alloc(published(device(0x1000))).unwrap();
+    let refused = task.wait(client.close(Some(super::rig::client(2).0), chunk)).0;
+    assert!(matches!(refused, Err(MemoryError::WrongOwner { .. })));
+    assert_eq!(live(&mut task), 2);
 }
