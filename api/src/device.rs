@@ -1,14 +1,14 @@
 //! One device: identity, state, registers, resets. It carries no rights; [`Device::open`] gives
 //! them.
 
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
 use axon_clients::core_sync::{CoreSync, Cores};
 use axon_clients::gates::{Grants, Lane};
-use axon_clients::reservation::Reservations;
+use axon_clients::reservation::{FreedCores, Reservations};
 use axon_clients::{ClientInfo, Clients};
 use axon_memory::{ChunkLine, MemoryClient, MemoryService, Usage};
 use axon_neuron::hal::Hal;
@@ -22,6 +22,7 @@ use axon_telemetry::Telemetry;
 use embassy_futures::select::select;
 
 use crate::calls::Call;
+use crate::claimed::ClaimedWindows;
 use crate::driver::Inner as DriverInner;
 use crate::memory::{self, MemoryTotals};
 use crate::peers::Peers;
@@ -35,6 +36,7 @@ struct Shared<P: Platform> {
     clients: Clients<Peers<P>>,
     telemetry: Option<DeviceTelemetry<P>>,
     sync: CoreSync,
+    claimed: Arc<ClaimedWindows>,
     /// Position in [`Platform::functions`].
     position: usize,
     device_id: u16,
@@ -91,6 +93,8 @@ impl<P: Platform> Device<P> {
         if let Some(map) = crate::windows::bar_map(function, ladder.hal()) {
             pools.set_bar_map(map);
         }
+        let claimed = ClaimedWindows::new();
+        driver.reservations.watch(Arc::downgrade(&claimed) as Weak<dyn FreedCores>)?;
         let (memory, service) = MemoryService::new(pools);
         let Published { device: neuron, completion, reset, notify } =
             ladder.publish(memory.clone())?;
@@ -127,6 +131,7 @@ impl<P: Platform> Device<P> {
             clients,
             telemetry,
             sync,
+            claimed,
             position,
             device_id: (function.config_read32(0) >> 16) as u16,
             bringup_ns: AtomicU64::new(0),
@@ -283,6 +288,10 @@ impl<P: Platform> Device<P> {
     #[inline]
     pub(crate) fn reservations(&self) -> &Reservations {
         &self.0.driver.reservations
+    }
+
+    pub(crate) fn claimed_windows(&self) -> &ClaimedWindows {
+        &self.0.claimed
     }
 
     pub(crate) fn driver(&self) -> Driver<P> {

@@ -50,6 +50,7 @@ mod batch;
 mod bounce;
 mod buffer;
 pub mod calls;
+mod claimed;
 mod client;
 mod context;
 mod device;

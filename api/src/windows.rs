@@ -350,6 +350,15 @@ impl<P: Platform> Client<P> {
         let shown = if channel { Shown::Channel(number as u8) } else { Shown::Special };
         let block = SpecialBlock { size: special.len_bytes, peer, rights, shown };
         let window = self.device().memory().map_special(self.id(), block).await?;
+        if let Some(core) = core.filter(|_| writable) {
+            if let Some(core) = self.device().global_core(core) {
+                self.device().claimed_windows().enter(core, &window)?;
+            }
+            // It may have ended meanwhile.
+            if check_claim(self.shared(), Some(core)).is_err() {
+                window.peers().withdraw();
+            }
+        }
         let behind = match special.in_memory_window {
             true => Behind::Memory { base: DeviceAddr(special.token), core: CORE_0 },
             false => Behind::Registers { offset: special.offset, core },

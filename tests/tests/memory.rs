@@ -1,8 +1,14 @@
 //! Memory end to end: what clients see of the memory service, on every product.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use axon::ports::Location;
-use axon::{Client, Context, DeviceAlloc, Grant, Grants, HostAlloc, OpenOptions};
+use axon::{
+    Client, Context, DeviceAlloc, ExportState, Grant, Grants, HostAlloc, OpenOptions, Peer,
+};
 use axon_hosted::Machine;
+use axon_neuron::hal::{Block, Resource};
 use axon_platform::{DeviceAddr, Errno};
 use axon_ports::CoreId;
 use axon_tests::{on, on_each};
@@ -41,6 +47,21 @@ fn mem_e78_what_is_allocated_after_bring_up() {
         let rings = (totals.host - 0x41_1000) / 0x4_1000;
         assert_eq!(totals.host, 0x41_1000 + rings * 0x4_1000);
         assert!((1..=8).contains(&rings), "{rings} rings");
+    });
+}
+
+#[test]
+fn a_close_that_nobody_polls_gives_the_memory_back() {
+    on_each("{}", async |cx| {
+        let client = open(&cx).await;
+        let device = cx.driver.device(0).unwrap();
+        let before = device.memory_totals().device;
+        let hbm = client.alloc_device(DeviceAlloc::new(0x4000)).await.unwrap();
+        assert_eq!(device.memory_totals().device, before + 0x4000);
+        drop(hbm.close());
+        // Whoever asks next finds it taken back.
+        client.alloc_device(DeviceAlloc::new(0x1000)).await.unwrap().close().await.unwrap();
+        assert_eq!(device.memory_totals().device, before);
     });
 }
 
@@ -94,6 +115,55 @@ fn a_program_engine_write_into_hbm_needs_a_chunk_of_ones_own() {
         assert_eq!(errno(theirs.device_addr()).await, Errno::EPERM);
         assert_eq!(errno(DeviceAddr(0)).await, Errno::EPERM, "the firmware's");
         assert_eq!(errno(DeviceAddr(0x3_0000_0000)).await, Errno::ENOMEM, "nobody's");
+    });
+}
+
+#[derive(Default)]
+struct Told(AtomicU64);
+
+impl Peer for Told {
+    fn revoke(&self, _number: u64) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Not in the specification: what a client may not write any more no peer writes for it.
+#[test]
+fn a_peer_loses_the_block_of_a_core_whose_claim_ends() {
+    on_each("{}", async |cx| {
+        let client = open(&cx).await;
+        let other = cx.driver.device(0).unwrap().open().await.unwrap();
+        let claim = client.claim(1, 0..=0).await.unwrap();
+        let block = client.region(Block::Core, 0, Resource::Semaphore).await.unwrap();
+        let looking = client.region(Block::Core, 1, Resource::Semaphore).await.unwrap();
+        assert!(looking.export(..).await.is_err(), "nobody claimed that core");
+        let told = Arc::new(Told::default());
+        let export = block.export(..).await.unwrap();
+        export.attach(told.clone()).unwrap();
+        export.map().unwrap();
+        let registration = block.register_peer(.., told.clone()).await.unwrap();
+        assert_eq!(export.state(), ExportState::Mapped(1));
+        drop(claim);
+        // Told before anybody else has the core.
+        let next = other.claim(1, 0..=0).await.unwrap();
+        assert_eq!(told.0.load(Ordering::Relaxed), 2);
+        assert_eq!(export.state(), ExportState::Revoking);
+        assert!(export.map().is_err() && !registration.is_open());
+        export.unmap().unwrap();
+        assert_eq!(export.state(), ExportState::Dead);
+        assert!(block.export(..).await.is_err());
+        // Its client still looks, and may not write.
+        block.read(0, &mut [0; 4]).unwrap();
+        let refused = block.write(0, &[0; 4]).unwrap_err();
+        assert_eq!(refused.errno(), Errno::EPERM);
+        drop(next);
+        let _again = client.claim(1, 0..=0).await.unwrap();
+        assert!(block.export(..).await.is_err(), "for good");
+        let fresh = client.region(Block::Core, 0, Resource::Semaphore).await.unwrap();
+        fresh.export(..).await.unwrap();
+        // One core's claim is nothing to another's window.
+        drop(other.claim(1, 1..=1).await.unwrap());
+        assert_eq!(fresh.export(..).await.unwrap().state(), ExportState::Idle);
     });
 }
 

@@ -4,7 +4,8 @@
 //! Both kinds are values that hold a pin: a [`Export`] goes through attach and map, as a dma-buf
 //! does, a [`Registration`] is mapped from the start, as with the kernel's peer interface. When
 //! the client closes the window, drops its chunk or goes, that completes at once; the peer is told,
-//! and until it lets go the memory stays out of circulation.
+//! and until it lets go the memory stays out of circulation. A peer is told too when the window is
+//! one of a core's blocks and the client's claim of the core ends.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -35,9 +36,10 @@ pub enum ExportState {
     Attached,
     /// Mapped so often.
     Mapped(u32),
-    /// The window has gone while mapped; the peer was told and has not let go.
+    /// The window has gone, or was taken from peers, while mapped; the peer was told and has not let
+    /// go.
     Revoking,
-    /// The window has gone.
+    /// The window has gone, or was taken from peers.
     Dead,
 }
 
@@ -87,7 +89,7 @@ impl Export {
     /// Where it is in its life.
     pub fn state(&self) -> ExportState {
         let mapped = self.mapped.load(Ordering::Acquire);
-        match (self.window.is_open(), mapped) {
+        match (self.window.serves_peers(), mapped) {
             (false, 0) => ExportState::Dead,
             (false, _) => ExportState::Revoking,
             (true, 0) if self.attached.load(Ordering::Acquire) => ExportState::Attached,
@@ -118,7 +120,7 @@ impl Export {
         if !self.attached.load(Ordering::Acquire) {
             return Err(MemoryError::Forbidden { what: "mapping without an attachment" });
         }
-        if !self.window.is_open() {
+        if !self.window.serves_peers() {
             return Err(MemoryError::Invalid { what: "window", value: self.window.address });
         }
         if !self.start.0.is_multiple_of(PAGE) {
@@ -228,9 +230,9 @@ impl Registration {
         self.size.div_ceil(1 << self.page_shift)
     }
 
-    /// Whether the window is still there.
+    /// Whether the window is still there, for peers too.
     pub fn is_open(&self) -> bool {
-        self.window.is_open()
+        self.window.serves_peers()
     }
 
     /// The pin that holds the memory as long as the registration exists.

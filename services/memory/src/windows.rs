@@ -6,7 +6,7 @@
 //! machine, so a window is a right and a name. The name is an address that belongs to no memory and
 //! is never given twice; its low 21 bits are those of the address that a peer device must use.
 
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -73,6 +73,8 @@ pub(crate) struct WindowRecord {
     pub(crate) shown: Shown,
     pub(crate) rights: Rights,
     open: AtomicBool,
+    /// No peer may be given it any more.
+    withdrawn: AtomicBool,
     held: Mutex<CriticalSectionRawMutex, RefCell<Held>>,
 }
 
@@ -95,8 +97,8 @@ impl WindowRecord {
     ) -> Self {
         let held = Held { pin, peers: Vec::new() };
         let held = Mutex::new(RefCell::new(held));
-        let open = AtomicBool::new(true);
-        WindowRecord { address, size, peer, client, shown, rights, open, held }
+        let (open, withdrawn) = (AtomicBool::new(true), AtomicBool::new(false));
+        WindowRecord { address, size, peer, client, shown, rights, open, withdrawn, held }
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -109,6 +111,22 @@ impl WindowRecord {
             && len <= self.size
             && address - self.address <= self.size - len
             && (len > 0 || address - self.address < self.size)
+    }
+
+    /// Whether peers may reach what it shows.
+    pub(crate) fn serves_peers(&self) -> bool {
+        self.is_open() && !self.withdrawn.load(Ordering::Acquire)
+    }
+
+    /// Takes it from every peer; the client keeps it.
+    fn withdraw(&self) {
+        if self.withdrawn.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let peers = self.held.lock(|held| core::mem::take(&mut held.borrow_mut().peers));
+        for (number, peer) in &peers {
+            peer.revoke(*number);
+        }
     }
 
     /// Ends the window: its pin goes, and every peer is told, outside any lock.
@@ -131,7 +149,7 @@ impl WindowRecord {
     pub(crate) fn add_peer(&self, number: u64, peer: Arc<dyn Peer>) -> Result<(), MemoryError> {
         self.held.lock(|held| {
             let mut held = held.borrow_mut();
-            if !self.is_open() {
+            if !self.serves_peers() {
                 return Err(MemoryError::Invalid { what: "window", value: self.address });
             }
             held.peers.try_reserve(1).map_err(|_| MemoryError::NoRecords)?;
@@ -181,6 +199,11 @@ impl Window {
         self.facts
     }
 
+    /// What peers have of it, for whoever may take it from them.
+    pub fn peers(&self) -> WindowPeers {
+        WindowPeers(Arc::downgrade(&self.record))
+    }
+
     /// Whether it still shows anything.
     pub fn is_open(&self) -> bool {
         self.record.is_open()
@@ -190,6 +213,24 @@ impl Window {
     pub fn host(&self) -> Option<DmaBuf> {
         let pin = self.record.pin()?;
         pin.host()?.slice(0, self.record.size).ok()
+    }
+}
+
+/// What peers have of one window.
+pub struct WindowPeers(Weak<WindowRecord>);
+
+impl WindowPeers {
+    /// Takes the window from every peer, for good: those that reach it are told, and none is let in
+    /// again. The client keeps the window.
+    pub fn withdraw(&self) {
+        if let Some(record) = self.0.upgrade() {
+            record.withdraw();
+        }
+    }
+
+    /// Whether there is nothing left to take.
+    pub fn is_over(&self) -> bool {
+        self.0.upgrade().is_none_or(|record| !record.serves_peers())
     }
 }
 

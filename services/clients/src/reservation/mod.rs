@@ -19,7 +19,8 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::future::poll_fn;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -62,6 +63,13 @@ struct Done {
 
 type Answer = Result<Done, ReservationError>;
 
+/// Whoever wants to know that cores become free.
+pub trait FreedCores: Send + Sync {
+    /// These become free; nobody can reserve them before this returns. Must neither block nor call
+    /// back.
+    fn freed(&self, cores: &CoreSet);
+}
+
 pub(crate) struct Shared {
     desk: Desk<Request, Answer, REQUESTS>,
     slots: [Slot; GlobalCore::COUNT],
@@ -69,6 +77,7 @@ pub(crate) struct Shared {
     /// Some slot was given up, or some client has left.
     news: AtomicBool,
     marks: Arc<Marks>,
+    watchers: Mutex<CriticalSectionRawMutex, RefCell<Vec<Weak<dyn FreedCores>>>>,
 }
 
 impl Shared {
@@ -116,6 +125,7 @@ impl Reservations {
             roll: Mutex::new(RefCell::new(Roll::new())),
             news: AtomicBool::new(false),
             marks,
+            watchers: Mutex::new(RefCell::new(Vec::new())),
         });
         let task = ReservationTask { shared: shared.clone(), table: Table::new(quota), serial: 0 };
         (Reservations(shared), task)
@@ -172,6 +182,20 @@ impl Reservations {
     pub async fn client_gone(&self, client: ClientId) {
         // A table that is gone has no owners.
         let _ = self.0.desk.call(Request::ClientGone(client)).await;
+    }
+
+    /// Tells `watcher`, as long as it lives, of every core that becomes free.
+    ///
+    /// # Errors
+    /// [`ReservationError::NoRecords`].
+    pub fn watch(&self, watcher: Weak<dyn FreedCores>) -> Result<(), ReservationError> {
+        self.0.watchers.lock(|list| {
+            let mut list = list.borrow_mut();
+            list.retain(|there| there.strong_count() > 0);
+            list.try_reserve(1).map_err(|_| ReservationError::NoRecords)?;
+            list.push(watcher);
+            Ok(())
+        })
     }
 
     /// Who owns a core, now.
@@ -279,6 +303,10 @@ impl ReservationTask {
         if cores.is_empty() {
             return;
         }
+        self.shared.watchers.lock(|list| {
+            let list = list.borrow();
+            list.iter().filter_map(Weak::upgrade).for_each(|watcher| watcher.freed(cores));
+        });
         self.table.free(cores);
         let slots = cores.iter().filter_map(|core| self.shared.slots.get(core.index()));
         slots.for_each(Slot::clear);

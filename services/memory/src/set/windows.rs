@@ -203,8 +203,8 @@ impl<S: HostSource> MemorySet<S> {
     ) -> Result<Arc<WindowRecord>, MemoryError> {
         let window = self.own_window(client, address)?;
         match window.rights {
-            Rights::ReadWrite => Ok(window),
-            Rights::ReadOnly => Err(MemoryError::Forbidden { what: "giving a peer this window" }),
+            Rights::ReadWrite if window.serves_peers() => Ok(window),
+            _ => Err(MemoryError::Forbidden { what: "giving a peer this window" }),
         }
     }
 
