@@ -24,6 +24,11 @@ fn dma_e01_dma_e02_mem_e37_api_e20_api_e21_copies() {
 }
 
 #[test]
+fn mem_e51_mem_e52_mem_e60_mem_e63_lifespans() {
+    check("lifespans");
+}
+
+#[test]
 fn api_e08_mem_e60_st_e13_clients() {
     check("clients");
 }
@@ -87,6 +92,8 @@ fn every_product_keeps_the_sessions() {
         "gone",
         "invalid",
         "late-marker",
+        "lifespans",
+        "memory",
         "posting",
         "resets",
         "telemetry",
