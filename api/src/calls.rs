@@ -55,7 +55,7 @@ calls! {
     PostMetric          PostMetric          ["Client::post_metric"];
     Alloc               MemAllocV2          ["Client::alloc" "Client::alloc_device" "Client::alloc_host" "Client::alloc_scratchpad" "Client::alloc_ring"];
     Free                MemFree             ["Client::free" "Buffer::close"];
-    Copy                MemCopy             ["Span::copy_to" "Buffer::copy_to" "Client::batch" "Batch::copy" "Batch::add" "Batch::try_start"];
+    Copy                MemCopy             ["Span::copy_to" "Buffer::copy_to" "Client::batch" "Batch::copy" "Batch::add" "Batch::try_start" "Client::gather" "Client::scatter" "SegmentCopy::try_start"];
     Move                MemBufCopy          ["Buffer::write" "Buffer::write_by_dma" "Buffer::read" "View::write" "View::write_by_dma" "View::read"];
     WriteInline         MemBufZerocopy64    ["Buffer::write_inline" "View::write_inline"];
     Name                MemGetInfo          ["Client::by_handle" "Client::retain" "Buffer::span" "View::span" "View::span_at" "HostBuffer::memory"];

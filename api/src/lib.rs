@@ -35,6 +35,7 @@
 //! | `span` | [`Span`], [`Transfer`]: checked ranges, and the copy between two of them |
 //! | `telemetry` | counters, metrics, questions to firmware |
 //! | `batch` | [`Batch`]: many copies behind one marker and one pair of doorbells |
+//! | `segments` | [`SegmentCopy`]: many ranges into one, one into many |
 //! | `bounce` | host chunks through which plain slices travel |
 //! | `windows` | [`BarView`], [`BarRegion`]: memory and blocks of registers through the CPU, and for peers |
 //! | `topology` | [`Topology`]: who is linked to whom, and a drawing |
@@ -66,6 +67,7 @@ mod program;
 mod queue;
 pub mod raw;
 mod scrub;
+mod segments;
 mod span;
 mod sync_words;
 mod telemetry;
@@ -89,6 +91,7 @@ pub use queue::{
     ZeroCopyRequest,
 };
 pub use scrub::Scrub;
+pub use segments::{Segment, SegmentCopy, SegmentsError};
 pub use span::{Fill, Span, Transfer};
 pub use sync_words::{Event, Semaphore};
 pub use telemetry::{DeviceTelemetry, Sensors};

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use axon::{
     BarView, Client, CoreClaim, Device, Driver, Error, ExportedRegion, HeldRanges, InfoClient,
-    NotificationQueue, Registration, Scrub, Transfer,
+    NotificationQueue, Registration, Scrub, SegmentCopy, SegmentsError, Transfer,
 };
 use axon_platform::{Errno, Platform};
 
@@ -30,6 +30,12 @@ impl<P: Platform> Opened<P> {
     }
 }
 
+/// What was started and not waited for.
+pub(crate) enum Waiting<P: Platform> {
+    One(Transfer<P>),
+    List(SegmentCopy<P>),
+}
+
 /// A reset whose result was not collected.
 pub(crate) type Ticket = axon::ResetTicket;
 
@@ -40,7 +46,7 @@ pub struct Session<P: Platform> {
     pub(crate) clients: BTreeMap<u64, Opened<P>>,
     pub(crate) current: Option<u64>,
     pub(crate) device: Option<u32>,
-    pub(crate) waits: Numbered<Transfer<P>>,
+    pub(crate) waits: Numbered<Waiting<P>>,
     pub(crate) scrubs: Numbered<Scrub<P>>,
     pub(crate) resets: Numbered<Ticket>,
     /// Number of the last frame of metrics.
@@ -173,6 +179,12 @@ fn is_bdf<P: Platform>(device: &Device<P>, word: &str) -> bool {
 impl<P: Platform> Commands for Session<P> {
     async fn run(&mut self, words: &[&str], rows: &mut dyn FnMut(&Fields)) -> Outcome {
         commands::run(self, words, rows).await
+    }
+}
+
+impl From<SegmentsError> for Failure {
+    fn from(failed: SegmentsError) -> Self {
+        Failure::new(failed.error.errno(), failed)
     }
 }
 

@@ -7,7 +7,7 @@ use axon::ports::{CoreMap, ModelUuid};
 use axon::{
     Client, CoreClaim, Descriptor, Device, DeviceAlloc, DeviceBuffer, Direction, DmaQueue, Error,
     Event, H2tQueues, HostAlloc, HostBuffer, HostRange, NeuronCore, NotificationQueue, QueueInit,
-    QueueSpec, RingAlloc, RingMem, Semaphore, Side, ZeroCopyQueue, ZeroCopyRequest,
+    QueueSpec, RingAlloc, RingMem, Segment, Semaphore, Side, ZeroCopyQueue, ZeroCopyRequest,
 };
 use axon_hosted::Machine;
 use axon_platform::DeviceAddr;
@@ -159,6 +159,16 @@ impl Scene {
             Call::Claim => client.claim(1, 1..=1).await.map(drop),
             Call::Reset => client.reset(CoreMap(2)).map(drop),
             Call::Program => client.program_engine(CORE, self.target(), b"data").await,
+            Call::Copy => {
+                let of = |handle| Segment { handle, offset: 0, len: BYTES };
+                let (host, hbm) = (of(self.host.handle()), of(self.hbm.handle()));
+                let list = match client.gather(&[host], hbm) {
+                    Ok(list) => list.await,
+                    Err(refused) => Err(refused),
+                };
+                // Then the copy of one buffer.
+                list.map_err(|failed| failed.error).err().map(Err)?
+            }
             Call::CopyNumbered => {
                 let (from, to) = match (self.host.span(..), self.hbm.span(..)) {
                     (Ok(from), Ok(to)) => (from, to),

@@ -9,4 +9,5 @@ mod ends;
 mod numbered;
 mod rig;
 mod scrub;
+mod segments;
 mod zero_copy;

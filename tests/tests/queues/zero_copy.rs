@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use axon::{Direction, HostRange, ZeroCopyBatch, ZeroCopyOp, ZeroCopyRequest};
+use axon_hosted::Machine;
 use axon_platform::Errno;
 
 use crate::rig::errno;
-use axon_tests::bench::{Setups, bytes, later, v2};
+use axon_tests::bench::{Bench, Setups, bytes, later, v2};
 
 fn range(handle: u64, offset: u64, len: u64) -> HostRange {
     HostRange { handle, offset, len }
@@ -259,6 +260,158 @@ fn a_zero_copy_is_not_replayed() {
     });
 }
 
+/// Whether the last thing that reached the device was ordered behind all before it: on V2 the last
+/// data, in front of its marker, else the marker.
+fn ends_with_a_barrier(bench: &Bench) -> bool {
+    let trace = bench.report().descriptor_trace;
+    let last = |side| trace.iter().rev().filter(move |row| row.side == side);
+    match bench.is_v2() {
+        true => {
+            let data = last(axon_model::report::Side::Tx).nth(1);
+            data.is_some_and(|row| row.words[1] & 1 << 26 != 0)
+        }
+        false => {
+            let marker = last(axon_model::report::Side::Rx).next();
+            marker.is_some_and(|row| row.words[0] & 1 << 29 != 0)
+        }
+    }
+}
+
+/// Starts a write of 16 transfers, 8 of which have ended when this returns, and nothing is staged
+/// behind them; `after` comes between, and the write is dropped. Only the range is still pinned.
+async fn dropped_in_the_middle<R>(
+    bench: &Bench,
+    between: impl AsyncFnOnce() -> R,
+) -> (R, axon::DeviceBuffer<Machine>) {
+    let size = RANGE;
+    let (host, hbm) = (bench.pattern(size, 5).await, bench.hbm(size).await);
+    let whole = range(host.handle(), 0, size);
+    let request = ZeroCopyRequest::single(Direction::ToDevice, -1, hbm.handle(), 0, whole);
+    let mut copy = Box::pin(bench.client.zero_copy(&request));
+    assert!(embassy_futures::poll_once(copy.as_mut()).is_pending());
+    bench.pause(Duration::from_micros(100)).await;
+    assert_eq!(bench.device.counters().completed, 8);
+    let between = between().await;
+    let before = bench.device.counters().quarantined;
+    drop(copy);
+    assert_eq!(bench.device.counters().quarantined, before + 1, "there was no room for a barrier");
+    (between, hbm)
+}
+
+/// Bytes of the range.
+const RANGE: u64 = 4 << 20;
+
+#[test]
+fn a_write_dropped_while_its_ring_is_full_keeps_the_range_until_a_barrier() {
+    for setup in later().into_iter().chain(v2_with_override()) {
+        setup.run(async |bench| {
+            let other = bench.device.open().await.unwrap();
+            let theirs = other.alloc_device(axon::DeviceAlloc::new(4096)).await.unwrap();
+            let source = other.alloc_host(axon::HostAlloc::new(4096)).await.unwrap();
+            let fill = async || {
+                bench.control("fault late-marker=5ms");
+                let mut started = Vec::new();
+                while let Ok(batch) = {
+                    let mut batch = other.batch(2032).unwrap();
+                    let view = |handle| other.by_handle(handle).unwrap();
+                    let (from, to) = (view(source.handle()), view(theirs.handle()));
+                    for _ in 0..2032 {
+                        batch.add(from.span_at(0, 1).unwrap(), to.span_at(0, 1).unwrap()).unwrap();
+                    }
+                    batch.try_start().map(|()| batch)
+                } {
+                    started.push(batch);
+                }
+                // Short ones, until nothing fits.
+                while let Ok(batch) = {
+                    let mut batch = other.batch(1).unwrap();
+                    let view = |handle| other.by_handle(handle).unwrap();
+                    let (from, to) = (view(source.handle()), view(theirs.handle()));
+                    batch.add(from.span_at(0, 1).unwrap(), to.span_at(0, 1).unwrap()).unwrap();
+                    batch.try_start().map(|()| batch)
+                } {
+                    started.push(batch);
+                }
+                started
+            };
+            let (started, _range) = dropped_in_the_middle(&bench, fill).await;
+            bench.control("fault clear");
+            let mut looks = 0;
+            while bench.device.counters().quarantined > 0 {
+                looks += 1;
+                assert_eq!(bench.client.in_flight_bytes(), RANGE, "after {looks} looks");
+                bench.pause(Duration::from_micros(100)).await;
+            }
+            assert!(looks > 10, "{looks}");
+            bench.pause(Duration::from_millis(1)).await;
+            assert!(ends_with_a_barrier(&bench));
+            assert_eq!(bench.client.in_flight_bytes(), 0);
+            assert_eq!(bench.device.counters().quarantined, 0);
+            for batch in started {
+                batch.await.unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn a_write_dropped_in_a_reset_keeps_the_range_until_its_end() {
+    for setup in later().into_iter().chain(v2_with_override()) {
+        for map in [axon_ports::CoreMap::DEVICE, axon_ports::CoreMap(1)] {
+            setup.clone().run(async |bench| {
+                let ([ticket], _range) = dropped_in_the_middle(&bench, async || {
+                    let ticket = bench.client.reset(map).unwrap();
+                    // The rings are held once the drive has begun.
+                    bench.pause(Duration::from_micros(10)).await;
+                    [ticket]
+                })
+                .await;
+                let mut ticket = Box::pin(ticket);
+                let mut looks = 0;
+                while embassy_futures::poll_once(ticket.as_mut()).is_pending() {
+                    looks += 1;
+                    // The proof is the reset of the engine itself, in the middle of the drive.
+                    if bench.client.in_flight_bytes() == 0 {
+                        break;
+                    }
+                    assert_eq!(bench.client.in_flight_bytes(), RANGE);
+                    bench.pause(Duration::from_micros(100)).await;
+                }
+                assert!(looks > 0);
+                ticket.await.unwrap();
+                bench.pause(Duration::from_millis(200)).await;
+                assert_eq!(bench.client.in_flight_bytes(), 0);
+                assert_eq!(bench.device.counters().quarantined, 0);
+                // A reset that leaves the engine alone proves nothing: then there is a barrier.
+                let engine = axon_ports::EngineId::new(bench.copy_engine().1).unwrap();
+                let is_covered = bench.device.hal().reset_covers(map, engine);
+                assert_eq!(ends_with_a_barrier(&bench), !is_covered);
+            });
+        }
+    }
+}
+
+#[test]
+fn a_write_dropped_while_its_ring_is_faulted_keeps_the_range_until_a_reset() {
+    for setup in later().into_iter().chain(v2_with_override()) {
+        setup.run(async |bench| {
+            let other = bench.device.open().await.unwrap();
+            let theirs = other.alloc_device(axon::DeviceAlloc::new(4096)).await.unwrap();
+            let (_, _range) = dropped_in_the_middle(&bench, async || {
+                bench.control("fault abort-descriptor=b1");
+                assert_eq!(errno(theirs.fill(.., 1).unwrap().await), Errno::EIO);
+            })
+            .await;
+            bench.pause(Duration::from_secs(1)).await;
+            assert_eq!(bench.client.in_flight_bytes(), RANGE, "the ring takes no work");
+            bench.control("fault clear");
+            bench.client.reset(axon_ports::CoreMap::DEVICE).unwrap().await.unwrap();
+            assert_eq!(bench.client.in_flight_bytes(), 0);
+            assert_eq!(bench.device.counters().quarantined, 0);
+        });
+    }
+}
+
 /// Wherever it is dropped: the last thing that reaches the device has the barrier, and the memory
 /// stays pinned until then.
 #[test]
@@ -281,21 +434,7 @@ fn a_write_that_is_dropped_half_way_ends_with_a_barrier() {
                     }
                     bench.pause(Duration::from_micros(3)).await;
                 }
-                let barrier = || {
-                    let trace = bench.report().descriptor_trace;
-                    let last = |side| trace.iter().rev().filter(move |row| row.side == side);
-                    match bench.is_v2() {
-                        // On the last data, in front of the marker.
-                        true => {
-                            let data = last(axon_model::report::Side::Tx).nth(1);
-                            data.is_some_and(|row| row.words[1] & 1 << 26 != 0)
-                        }
-                        false => {
-                            let marker = last(axon_model::report::Side::Rx).next();
-                            marker.is_some_and(|row| row.words[0] & 1 << 29 != 0)
-                        }
-                    }
-                };
+                let barrier = || ends_with_a_barrier(&bench);
                 let landed = barrier();
                 drop(copy);
                 assert!(landed || bench.client.in_flight_bytes() > 0, "dropped at {polls}");

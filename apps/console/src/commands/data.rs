@@ -3,15 +3,15 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use axon::View;
 use axon::pattern::SplitMix64;
 use axon::ports::HbmIndex;
+use axon::{Segment, View};
 use axon_platform::Platform;
 use crc::{CRC_32_ISCSI, Crc};
 
 use crate::answer::{Failure, Fields, Outcome, Value};
 use crate::number;
-use crate::session::Session;
+use crate::session::{Session, Waiting};
 use crate::words::Words;
 
 /// CRC-32C.
@@ -147,8 +147,12 @@ pub(super) async fn crc<P: Platform>(session: &mut Session<P>, words: &mut Words
     Ok(Fields::new().with("crc", Value::Word(digest.finalize())))
 }
 
-/// `copy SRC DST LEN [soff= doff= async=1]`
+/// `copy SRC DST LEN [soff= doff= async=1]`, and the forms for [`list`].
 pub(super) async fn copy<P: Platform>(session: &mut Session<P>, words: &mut Words<'_>) -> Outcome {
+    if let Some(form @ ("gather" | "scatter")) = words.peek() {
+        words.word("form")?;
+        return list(session, words, form == "gather").await;
+    }
     let source = words.number("source")?;
     let target = words.number("target")?;
     let len = words.number("length")?;
@@ -163,10 +167,39 @@ pub(super) async fn copy<P: Platform>(session: &mut Session<P>, words: &mut Word
         source.span_at(soff, len)?.copy_to(target.span_at(doff, len)?)?
     };
     if later {
-        let wait = session.waits.insert(transfer.start());
+        let wait = session.waits.insert(Waiting::One(transfer.start()));
         return Ok(Fields::new().with("wait", wait));
     }
     transfer.await?;
+    moved(len)
+}
+
+/// `copy gather|scatter H OFF H OFF LEN [H OFF LEN …] [async=1]`: the whole, then its segments.
+async fn list<P: Platform>(
+    session: &mut Session<P>,
+    words: &mut Words<'_>,
+    gathers: bool,
+) -> Outcome {
+    let (handle, offset) = (words.number("handle")?, words.number("offset")?);
+    let later = words.flag("async")?;
+    let (mut segments, mut len) = (Vec::new(), 0u64);
+    while words.peek().is_some() {
+        let (handle, offset) = (words.number("handle")?, words.number("offset")?);
+        let segment = Segment { handle, offset, len: words.number("length")? };
+        len = len.saturating_add(segment.len);
+        segments.push(segment);
+    }
+    words.finish()?;
+    let (client, whole) = (session.client()?, Segment { handle, offset, len });
+    let copies = match gathers {
+        true => client.gather(&segments, whole)?,
+        false => client.scatter(whole, &segments)?,
+    };
+    if later {
+        let wait = session.waits.insert(Waiting::List(copies.start()));
+        return Ok(Fields::new().with("wait", wait));
+    }
+    copies.await?;
     moved(len)
 }
 
@@ -219,7 +252,10 @@ pub(super) async fn memset<P: Platform>(
 pub(super) async fn wait<P: Platform>(session: &mut Session<P>, words: &mut Words<'_>) -> Outcome {
     let wait = words.number("wait")?;
     words.finish()?;
-    session.waits.take("wait", wait)?.await?;
+    match session.waits.take("wait", wait)? {
+        Waiting::One(transfer) => transfer.await?,
+        Waiting::List(copies) => copies.await?,
+    }
     Ok(Fields::new())
 }
 

@@ -74,6 +74,8 @@ const COMMANDS: &[Usage] = &[
     usage("data", "read H OFF LEN"),
     usage("data", "crc H [off= len=]"),
     usage("data", "copy SRC DST LEN [soff= doff= async=1]"),
+    usage("data", "copy gather DST DOFF SRC SOFF LEN [SRC SOFF LEN …] [async=1]"),
+    usage("data", "copy scatter SRC SOFF DST DOFF LEN [DST DOFF LEN …] [async=1]"),
     usage("data", "batch SRC DST LEN COUNT [soff= doff= sstep= dstep=]"),
     usage("data", "memset H BYTE LEN [off=]"),
     usage("data", "wait W"),

@@ -122,6 +122,9 @@ fn row(name: &'static str, side: &QueueSide) -> Fields {
         .with("length", side.length)
         .with("head", side.head)
         .with("tail", side.tail)
+        .with("current", side.current)
+        .address("cbase", side.completion_base.0)
+        .with("chead", side.completion_head)
 }
 
 /// `queue state [DEV] E Q`: both sides, then who has it.

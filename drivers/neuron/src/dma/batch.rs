@@ -116,6 +116,12 @@ impl<P: Platform> Batch<P> {
         matches!(self.stage, Stage::Open)
     }
 
+    /// Whether it is staged and has not ended.
+    #[inline]
+    pub fn is_in_flight(&self) -> bool {
+        matches!(self.stage, Stage::InFlight(_))
+    }
+
     /// Forgets the copies that were added; one in flight goes on alone, and takes its room along.
     pub fn clear(&mut self) {
         self.give_up();

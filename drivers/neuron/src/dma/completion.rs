@@ -295,7 +295,11 @@ fn sweep_quarantine<P: Platform>(shared: &Shared<P>) -> bool {
     for number in bits(set) {
         let Some(cell) = shared.ports.get(number) else { continue };
         cell.with(|port| {
+            let ordered = port.stage_barrier(shared.hal.has_strong_order());
             let Some(ring) = port.ring() else { return };
+            if ordered {
+                shared.dirty.fetch_or(1 << number, Ordering::AcqRel);
+            }
             let proven = ring.sweep_quarantine() != 0;
             if ring.quarantined() == 0 {
                 shared.quarantine.fetch_and(!(1 << number), Ordering::AcqRel);

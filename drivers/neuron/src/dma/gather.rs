@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::future::Future;
 use core::pin::Pin as FuturePin;
+use core::sync::atomic::Ordering;
 use core::task::{Context, Poll, Waker};
 
 use axon_platform::{DeviceAddr, Platform};
@@ -97,7 +98,13 @@ impl Ring {
         Some(BatchId { slot, number: value })
     }
 
-    fn store_pair(&mut self, source: DeviceAddr, destination: DeviceAddr, len: u64, how: Barrier) {
+    pub(super) fn store_pair(
+        &mut self,
+        source: DeviceAddr,
+        destination: DeviceAddr,
+        len: u64,
+        how: Barrier,
+    ) {
         let words = pair(self.cursor.ring_id(), source, destination, len as u32, how);
         self.memory.store(self.cursor.producer(), words);
         self.cursor.advance();
@@ -122,8 +129,8 @@ pub struct ZeroCopy<P: Platform> {
     in_flight: VecDeque<BatchId>,
     ticket: Option<Ticket>,
     failure: Option<Error>,
-    /// Transfers were staged, and the barrier behind them was not.
-    is_open: bool,
+    /// The range, where transfers into it were staged and the barrier behind them was not.
+    unordered: Option<Pin>,
 }
 
 impl<P: Platform> Dma<P> {
@@ -169,7 +176,7 @@ impl<P: Platform> Dma<P> {
             in_flight,
             ticket: None,
             failure: None,
-            is_open: false,
+            unordered: None,
         })
     }
 }
@@ -203,7 +210,8 @@ impl<P: Platform> ZeroCopy<P> {
             })?;
             let Some(batch) = staged else { return self.wait(waker) };
             self.ticket = None;
-            self.is_open = last == Last::No && self.direction == Direction::ToDevice;
+            let is_open = last == Last::No && self.direction == Direction::ToDevice;
+            self.unordered = is_open.then(|| plan.device_pin.clone());
             self.in_flight.push_back(batch);
             self.cut = None;
             if plan.is_over() {
@@ -223,30 +231,25 @@ impl<P: Platform> ZeroCopy<P> {
         }
     }
 
-    /// Nobody comes for the rest: one transfer more, the last, has the barrier, and keeps the range
-    /// of the device pinned until what the earlier ones wrote has landed.
+    /// Nobody comes for the rest: the range stays pinned until a barrier behind what was staged has
+    /// been executed, or until the hardware is proven quiet by other means.
     fn close(&mut self) {
-        if !self.is_open {
-            return;
-        }
-        if self.cut.is_none() {
-            self.cut = self.plans.front_mut().and_then(Plan::next);
-        }
-        let (Some(transfer), Some(plan)) = (&self.cut, self.plans.front()) else { return };
-        let pins = [Some(transfer.host_pin.clone()), Some(plan.device_pin.clone())];
-        let (direction, last, ticket) = (self.direction, self.barrier(), self.ticket);
-        let tenancy = self.tenancy;
-        let data = transfer.segments.len() as u32;
+        let Some(range) = self.unordered.take() else { return };
         let Some(cell) = self.shared.ports.get(usize::from(self.port)) else { return };
+        let has_strong_order = self.shared.hal.has_strong_order();
         cell.with(|port| {
-            let same = port.tenancy() == tenancy;
-            let Some(ring) = port.admit(data, ticket).filter(|_| same) else { return };
-            if let Some(batch) = ring.stage_transfer(transfer, direction, last, pins, Waker::noop())
-            {
-                ring.abandon(batch);
+            // A ring goes only once its queue has drained.
+            let same = port.tenancy() == self.tenancy;
+            let Some(ring) = port.ring().filter(|_| same) else { return };
+            ring.keep_until_barrier(range);
+            if port.stage_barrier(has_strong_order) {
+                self.shared.mark_dirty(self.port);
+            }
+            if port.ring().is_some_and(|ring| ring.quarantined() > 0) {
+                self.shared.quarantine.fetch_or(1 << (self.port % 64), Ordering::AcqRel);
+                self.shared.work.wake();
             }
         });
-        self.shared.mark_dirty(self.port);
     }
 
     /// Waits for a turn, unless there will be none.

@@ -53,6 +53,13 @@ impl Port {
         self.ring.as_deref_mut().filter(|ring| ring.has_room(data))
     }
 
+    /// Stages a barrier for memory that waits for one, where work is taken and there is room: it is
+    /// short, and nobody's turn. Answers whether one was staged.
+    pub(crate) fn stage_barrier(&mut self, has_strong_order: bool) -> bool {
+        let ring = self.ring.as_deref_mut().filter(|ring| self.open && ring.has_room(1));
+        ring.is_some_and(|ring| ring.stage_barrier(has_strong_order))
+    }
+
     /// Why nothing will be staged any more, however long one waits.
     pub(crate) fn refusal(&self) -> Option<Error> {
         self.refused.or_else(|| {

@@ -3,12 +3,17 @@
 //!
 //! A batch in quarantine keeps its pins and its marker pairs. It leaves by proof only: its late
 //! marker, a successful reset that covers its engine, or bus mastering off.
+//!
+//! What a zero-copy write without its last transfer has written is here too: the markers that were
+//! seen had no barrier in front of them (03 §11.2), so they prove nothing. The proof is a barrier
+//! that is staged behind it as soon as there is room, or one of the others.
 
 use axon_ports::{ClientId, Pin};
 
+use super::descriptor::Barrier;
 use super::memory::PAIRS;
 use super::ring::{Phase, Ring};
-use super::slab::{Hardware, List, Marker, Outcome, SLOTS, Slot};
+use super::slab::{Hardware, List, Marker, Outcome, SLOTS, Slot, Span};
 use crate::CancelCause;
 
 impl Ring {
@@ -30,9 +35,51 @@ impl Ring {
         }
     }
 
-    /// Batches in quarantine.
+    /// Batches in quarantine, and memory that waits for a barrier.
     pub(crate) fn quarantined(&self) -> u16 {
-        self.quarantined.len()
+        self.quarantined.len().saturating_add(self.unordered.len() as u16)
+    }
+
+    /// Keeps memory until a barrier behind everything staged so far has been executed.
+    pub(crate) fn keep_until_barrier(&mut self, pin: Pin) {
+        if self.unordered.try_reserve(1).is_ok() {
+            self.unordered.push(pin);
+        } else {
+            // Pinned for good is wasteful, and safe.
+            core::mem::forget(pin);
+        }
+    }
+
+    /// Stages a barrier for memory that waits for one; answers whether there was any. It moves a
+    /// word of the marker page that nobody looks at: whatever comes later in the queue of requests
+    /// may come first, and must not be overwritten.
+    pub(crate) fn stage_barrier(&mut self, has_strong_order: bool) -> bool {
+        if self.unordered.is_empty() {
+            return false;
+        }
+        let Some(slot) = self.slab.take() else { return false };
+        let value = self.take_value();
+        let marker = Marker { pair: self.slab[slot].marker.pair, value };
+        let (source, destination) = self.memory.arm(SCRATCH, 0);
+        let span = Span { source, destination, bytes: 4, fixed_source: false };
+        let ordering = match has_strong_order {
+            true => [Barrier::None, Barrier::StrongOrder],
+            false => [Barrier::Write, Barrier::None],
+        };
+        self.store_pair(source, destination, 4, ordering[0]);
+        let (from, to) = self.memory.arm(marker.pair, value);
+        self.store_pair(from, to, 4, ordering[1]);
+        self.announce_later(2);
+        let pins = [self.unordered.pop(), self.unordered.pop()];
+        let record = &mut self.slab[slot];
+        record.enter(value, 2, span, None);
+        record.hardware = Hardware::Once;
+        record.awaited = false;
+        record.reads_fill_source = false;
+        record.is_special = false;
+        record.pins = pins;
+        self.slab.push(&mut self.in_flight, slot);
+        true
     }
 
     /// Hands the pins of every batch in quarantine to `each`.
@@ -42,6 +89,7 @@ impl Ring {
             self.slab[slot].each_pin().for_each(&mut each);
             self.slab.push(&mut self.quarantined, slot);
         }
+        self.unordered.iter().for_each(each);
     }
 
     /// Lets go of what late markers have proven; answers how many batches that were.
@@ -64,6 +112,7 @@ impl Ring {
 
     /// A reset has proven the engine quiet: nothing is left to fear from any batch of the past.
     pub(crate) fn release_quarantine(&mut self) {
+        self.unordered.clear();
         while let Some(slot) = self.slab.pop(&mut self.quarantined) {
             self.quiet(slot);
         }
@@ -133,5 +182,10 @@ impl Ring {
     }
 }
 
-// Every record has a pair of its own and as many pairs are left for further laps.
+/// The pair that a barrier moves.
+const SCRATCH: u16 = PAIRS - 1;
+/// Which of the pairs behind those of the records are lent: all but the last may be.
+pub(super) const NO_PAIR_LENT: [u64; 4] = [0, 0, 0, 1 << 63];
+
+// Every record has a pair of its own and nearly as many pairs are left for further laps.
 const _: () = assert!(PAIRS as usize == 2 * SLOTS);

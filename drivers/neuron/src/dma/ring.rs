@@ -3,6 +3,8 @@
 //! A ring is the unit of ordering, of faulting and of reset. It executes in order, so only the
 //! oldest marker has to be looked at. Everything here runs within one poll; nothing awaits.
 
+use alloc::vec::Vec;
+
 use axon_platform::{DeviceAddr, Instant, MmioWindow};
 use axon_ports::telemetry::TraceEvent;
 use axon_ports::{CoreId, EngineId, Pin, QueueId};
@@ -12,6 +14,7 @@ use super::cursor::Cursor;
 use super::descriptor::{Barrier, MAX_BYTES, pair};
 use super::memory::RingMemory;
 use super::pieces::{Piece, PieceList};
+use super::quarantine::NO_PAIR_LENT;
 use super::queue::HardwareQueue;
 use super::slab::{BatchId, Hardware, List, Marker, Outcome, SLOTS, Slab, Slot, Span};
 use crate::Error;
@@ -105,6 +108,8 @@ pub(crate) struct Ring {
     pub(super) suspended: List,
     /// Batches given up but not proven quiet.
     pub(super) quarantined: List,
+    /// Memory written by batches without a barrier, until one is staged behind them.
+    pub(super) unordered: Vec<Pin>,
     /// Descriptors staged and not yet announced.
     staged: u32,
     pub(super) next_value: u32,
@@ -113,7 +118,7 @@ pub(crate) struct Ring {
     /// Looks at the engine since then.
     pub(super) looks: u32,
     pub(super) phase: Phase,
-    /// Marker pairs lent to later laps: pairs 256 and up.
+    /// Marker pairs lent to later laps: pairs 256 to 510.
     pub(super) spare_pairs: [u64; 4],
     /// Looks by others than the completion task since its last turn.
     pub(super) in_passing: u32,
@@ -136,12 +141,13 @@ impl Ring {
             in_flight: List::EMPTY,
             suspended: List::EMPTY,
             quarantined: List::EMPTY,
+            unordered: Vec::new(),
             staged: 0,
             next_value: FIRST_MARKER,
             oldest_since: None,
             looks: 0,
             phase: Phase::Stopped,
-            spare_pairs: [0; 4],
+            spare_pairs: NO_PAIR_LENT,
             in_passing: 0,
             fill_reads_over: 0,
             counters: RingCounters::default(),

@@ -53,6 +53,8 @@ pub struct QueueSide {
     pub head: u32,
     /// Next descriptor that will be announced.
     pub tail: u32,
+    /// Descriptor that is being executed (02 §3.4, +0x40).
+    pub current: u32,
     /// Completion ring; never used.
     pub completion_base: DeviceAddr,
     /// Its head.
@@ -125,6 +127,7 @@ fn side<W: MmioWindow>(registers: &W, at: u64, aborted: bool) -> QueueSide {
     let completion_base =
         address(read(queue::COMPLETION_BASE_HIGH), read(queue::COMPLETION_BASE_LOW));
     let (head, tail) = (read(queue::HEAD) & INDEX_MASK, read(queue::TAIL) & INDEX_MASK);
+    let current = read(queue::CURRENT) & INDEX_MASK;
     let completion_head = read(queue::COMPLETION_HEAD) & INDEX_MASK;
     let enabled = read(queue::CFG) & (queue::CFG_PREFETCH | queue::CFG_STREAM);
     let sw_status = match (aborted, enabled) {
@@ -132,7 +135,17 @@ fn side<W: MmioWindow>(registers: &W, at: u64, aborted: bool) -> QueueSide {
         (false, 0) => 1,
         (false, _) => 2,
     };
-    QueueSide { hw_status, sw_status, base, length, head, tail, completion_base, completion_head }
+    QueueSide {
+        hw_status,
+        sw_status,
+        base,
+        length,
+        head,
+        tail,
+        current,
+        completion_base,
+        completion_head,
+    }
 }
 
 impl<P: Platform> Shared<P> {
