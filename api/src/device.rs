@@ -14,7 +14,7 @@ use axon_memory::{ChunkLine, MemoryClient, MemoryService, Usage};
 use axon_neuron::hal::Hal;
 use axon_neuron::reset::ResetTicket;
 use axon_neuron::{Counters, Health, Identity, NeuronDevice, Probed, Published, probe};
-use axon_platform::{Bdf, PciFunction, Platform};
+use axon_platform::{Bdf, PciFunction, Platform, is_emulated};
 use axon_ports::reset::{DeviceState, Requester, ResetRequest};
 use axon_ports::telemetry::{EventKind, TraceEvent, TraceKind};
 use axon_ports::{ClientId, ClientSlot, CoreMap, DeviceIndex, RoutingId};
@@ -84,8 +84,10 @@ impl<P: Platform> Device<P> {
         function: &P::Function,
     ) -> Result<Self, Error> {
         let platform = &driver.platform;
+        let mut config = driver.config.device.clone();
+        config.manage_notifications |= driver.config.manage_emulated && is_emulated(function);
         let Probed { mut pools, ladder } =
-            probe(platform, function, &driver.config.device, &driver.table, |geometry| {
+            probe(platform, function, &config, &driver.table, |geometry| {
                 memory::make_pools(platform, driver.reserve_bytes, geometry)
             })
             .await?;
@@ -433,6 +435,12 @@ impl<P: Platform> Device<P> {
     /// What [`Platform::cycles`] said when firmware was last asked for a reset.
     pub fn last_reset_trigger(&self) -> u64 {
         self.0.neuron.last_reset_trigger()
+    }
+
+    /// Whether the driver manages the notification queues of the device, or only programs their rings
+    /// (06 §17.2).
+    pub fn manages_notifications(&self) -> bool {
+        self.0.neuron.manages_notifications()
     }
 
     /// What the driver did on the data path since the device came up.

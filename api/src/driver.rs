@@ -27,9 +27,6 @@ use crate::{Device, Error, Topology};
 /// PCI vendor of every Neuron function.
 const VENDOR: u16 = axon_neuron::hal::identity::VENDOR;
 
-/// File that a launcher hands over with emulated functions.
-const EMULATED: &str = "emulated";
-
 /// All devices of the machine. Clones are handles on the same ones.
 pub struct Driver<P: Platform>(Arc<Inner<P>>);
 
@@ -48,6 +45,9 @@ pub struct DriverConfig {
     pub telemetry: Option<TelemetryConfig>,
     /// The host as a whole.
     pub host: HostConfig,
+    /// Functions that say themselves that they are emulated have their notification queues managed,
+    /// whatever [`DeviceConfig::manage_notifications`] says for the others.
+    pub manage_emulated: bool,
 }
 
 /// What may be chosen for the host as a whole (specification 05 §8.1, §14.4, §16.3, §16.9).
@@ -81,6 +81,7 @@ impl DriverConfig {
             device: DeviceConfig::default(),
             telemetry: Some(TelemetryConfig::default()),
             host: HostConfig::default(),
+            manage_emulated: false,
         }
     }
 }
@@ -140,18 +141,12 @@ pub struct Refusal {
     pub bringup: Duration,
 }
 
-/// Whether the functions are emulated: in this process, or by the launcher, which says so.
-fn is_emulated(platform: &impl Platform) -> bool {
-    platform.model().is_some() || platform.file(EMULATED).is_some()
-}
-
 impl<P: Platform> Driver<P> {
     /// Starts one probe task for every function of the vendor. Against emulated functions the
     /// driver manages notification queues; on silicon that has to be confirmed first (specification
     /// 06 §17.2).
     pub fn start(platform: P) -> Self {
-        let mut config = DriverConfig::full();
-        config.device.manage_notifications = is_emulated(&platform);
+        let config = DriverConfig { manage_emulated: true, ..DriverConfig::full() };
         Self::with_config(platform, config)
     }
 

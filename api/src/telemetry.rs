@@ -15,9 +15,9 @@ use axon_ports::telemetry::DeviceRecords;
 use axon_ports::telemetry::cell::GaugeReading;
 use axon_ports::{Category, ClientId, CoreId, CoreMap, DeviceIndex, Location};
 use axon_telemetry::{
-    ClientMemory, Datastore, DatastoreSnapshot, DeviceFacts, DeviceNames, DeviceSensors,
-    MemoryCounter, MetricSink, PeLayout, PodModes, PostError, PostingMode, QueueUse, Slab,
-    Telemetry, TelemetryConfig,
+    ClassVisitor, ClientMemory, Datastore, DatastoreSnapshot, DeviceFacts, DeviceNames,
+    DeviceSensors, MemoryCounter, MetricSink, PeLayout, PodModes, PostError, PostingMode, QueueUse,
+    Slab, Telemetry, TelemetryConfig,
 };
 
 use crate::calls::Call;
@@ -109,6 +109,17 @@ impl<P: Platform> DeviceSensors for Sensors<P> {
         let known = status.pod_type != PodType::None && status.state != PodState::InProgress;
         let PodStatus { modes_supported: supported, mode, .. } = status;
         known.then_some(PodModes { supported, mode: mode as u32 })
+    }
+
+    /// What may be read before it is known reads `busy`. assumed: as the other attributes do.
+    fn class_files(&self, each: ClassVisitor<'_>) {
+        match self.neuron.hbm_7200() {
+            Some(capable) => each("hbm_7200_capable", format_args!("{}", u8::from(capable))),
+            None => each("hbm_7200_capable", format_args!("busy")),
+        }
+        each("current_perf_profile", format_args!("{}", self.neuron.performance_profile()));
+        let status = self.driver.pod.handle().status();
+        status.class_attributes(each);
     }
 
     fn queues(&self, each: &mut dyn FnMut(QueueUse<'_>)) {

@@ -15,6 +15,8 @@ use axon_platform::{
 };
 
 const COMMAND: u16 = 0x04;
+/// Where the list of capabilities begins.
+const CAPABILITIES: u16 = 0x34;
 
 /// Which request is refused, and what was asked for so far.
 #[derive(Default)]
@@ -24,7 +26,12 @@ struct Ledger {
     asked: AtomicUsize,
     /// All later ones are refused too.
     for_good: bool,
+    /// A function that does not say that it is emulated, by position.
+    mute: Option<usize>,
     windows: AtomicUsize,
+    /// Register accesses that are still answered, where somebody counts.
+    answered: AtomicUsize,
+    accesses: AtomicUsize,
 }
 
 /// The machine. Clones share the count.
@@ -48,9 +55,28 @@ impl Frail {
         Frail { machine: machine.clone(), ledger: Arc::new(ledger) }
     }
 
+    /// Refuses nothing; the function at position `mute` looks like hardware.
+    pub fn with_hardware(machine: &Machine, mute: usize) -> Self {
+        let granted = AtomicUsize::new(usize::MAX);
+        let ledger = Ledger { granted, mute: Some(mute), ..Ledger::default() };
+        Frail { machine: machine.clone(), ledger: Arc::new(ledger) }
+    }
+
     /// Whether the request that was to be refused has been made.
     pub fn has_refused(&self) -> bool {
         self.ledger.asked.load(Ordering::Relaxed) > self.ledger.granted.load(Ordering::Relaxed)
+    }
+
+    /// From now on counts accesses to registers; after `answered` of them, at least 1, the functions
+    /// read all-ones and take no writes.
+    pub fn fall_silent_after(&self, answered: usize) {
+        self.ledger.accesses.store(0, Ordering::Relaxed);
+        self.ledger.answered.store(answered, Ordering::Relaxed);
+    }
+
+    /// Accesses to registers since then.
+    pub fn accesses(&self) -> usize {
+        self.ledger.accesses.load(Ordering::Relaxed)
     }
 
     /// Windows onto BARs that are mapped now, clones included.
@@ -60,6 +86,15 @@ impl Frail {
 }
 
 impl Ledger {
+    /// Counts an access to a register; answers whether the function still answers.
+    fn answers(&self) -> bool {
+        let number = self.accesses.fetch_add(1, Ordering::Relaxed);
+        match self.answered.load(Ordering::Relaxed) {
+            0 => true,
+            answered => number < answered,
+        }
+    }
+
     fn refuses(&self) -> bool {
         let number = self.asked.fetch_add(1, Ordering::Relaxed);
         let granted = self.granted.load(Ordering::Relaxed);
@@ -87,7 +122,12 @@ impl Platform for Frail {
 
     fn functions(&self) -> Vec<FrailFunction> {
         let functions = self.machine.functions().into_iter();
-        functions.map(|inner| FrailFunction { inner, ledger: self.ledger.clone() }).collect()
+        let frail = |(position, inner)| FrailFunction {
+            inner,
+            mute: self.ledger.mute == Some(position),
+            ledger: self.ledger.clone(),
+        };
+        functions.enumerate().map(frail).collect()
     }
 
     fn now(&self) -> Instant {
@@ -143,6 +183,7 @@ impl Platform for Frail {
 #[derive(Clone)]
 pub struct FrailFunction {
     inner: HostedFunction,
+    mute: bool,
     ledger: Arc<Ledger>,
 }
 
@@ -154,6 +195,9 @@ impl PciFunction for FrailFunction {
     }
 
     fn config_read32(&self, offset: u16) -> u32 {
+        if self.mute && offset == CAPABILITIES {
+            return 0;
+        }
         self.inner.config_read32(offset)
     }
 
@@ -212,11 +256,13 @@ impl MmioWindow for FrailWindow {
     }
 
     fn read32(&self, offset: u64) -> u32 {
-        self.inner.read32(offset)
+        if self.ledger.answers() { self.inner.read32(offset) } else { u32::MAX }
     }
 
     fn write32(&self, offset: u64, value: u32) {
-        self.inner.write32(offset, value);
+        if self.ledger.answers() {
+            self.inner.write32(offset, value);
+        }
     }
 
     fn read_bytes(&self, offset: u64, into: &mut [u8]) -> bool {

@@ -35,6 +35,8 @@ fn api_e83_st_e63_a_node_of_a_switched_pod() {
         let pod = cx.driver.pod();
         assert_eq!((pod.pod_type, pod.state), (PodType::Switch, PodState::UltraServer));
         assert_eq!((pod.membership.node, pod.membership.size), (Some(2), 4));
+        let files = class_files(&cx.driver);
+        assert!(files.contains("node_id=2 node_cnt=4 reservation_id=0000000000000001"), "{files}");
         cx.driver.pod_elect(Duration::from_secs(1)).await.unwrap();
         assert_eq!(cx.driver.pod(), pod);
 
@@ -51,6 +53,18 @@ fn api_e83_st_e63_a_node_of_a_switched_pod() {
     });
 }
 
+/// Files of the class as the first device's tree shows them.
+fn class_files(driver: &Driver<Machine>) -> String {
+    let device = driver.device(0).unwrap();
+    let mut files = String::new();
+    device.telemetry().unwrap().snapshot().unwrap().walk_tree(&mut |path, text| {
+        if !path.contains('/') {
+            files.push_str(&format!("{path}={} ", text.to_string().trim_end()));
+        }
+    });
+    files
+}
+
 #[test]
 fn a_node_of_an_ultraserver_without_its_fifteen_other_devices_gives_up() {
     let machine = node("trn2u.48xlarge", FunctionConfig::new(Product::Trn2, 0));
@@ -59,6 +73,7 @@ fn a_node_of_an_ultraserver_without_its_fifteen_other_devices_gives_up() {
         cx.platform.sleep(Duration::from_secs(599)).await;
         let pod = cx.driver.pod();
         assert_eq!((pod.pod_type, pod.state), (PodType::PeerToPeer, PodState::InProgress));
+        assert!(class_files(&cx.driver).contains("node_id_4=busy"), "{}", class_files(&cx.driver));
         assert_eq!(pod.command_result(), Err(Errno::EBUSY));
         let refused = cx.driver.pod_elect(Duration::from_secs(1)).await.unwrap_err();
         assert_eq!(refused.errno(), Errno::EAGAIN);
@@ -85,6 +100,11 @@ fn st_e51_a_node_finds_its_earlier_election_after_a_reset() {
         assert_eq!(pod.state, PodState::UltraServer);
         assert_eq!((pod.membership.node, pod.membership.serial), (Some(1), 77));
         assert!(pod.flips_dies());
+        assert_eq!(
+            class_files(&cx.driver),
+            "hbm_7200_capable=0 current_perf_profile=0 node_id_2=1 node_id_4=-1 \
+             server_id_2=000000000000004d server_id_4=0000000000000000 ultraserver_mode=2,4 "
+        );
     });
 }
 
@@ -136,6 +156,11 @@ fn api_e62_api_e63_hosts_without_pods() {
         cx.driver.pod_elect(Duration::from_secs(1)).await.unwrap();
         cx.driver.pod_set_mode(Mode::X4).await.unwrap();
         assert_eq!(cx.driver.pod(), pod);
+        assert_eq!(
+            class_files(&cx.driver),
+            "hbm_7200_capable=0 current_perf_profile=0 node_id_2=-1 node_id_4=-1 \
+             server_id_2=0000000000000000 server_id_4=0000000000000000 ultraserver_mode= "
+        );
     });
 }
 

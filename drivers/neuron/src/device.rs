@@ -341,6 +341,11 @@ impl<P: Platform> NeuronDevice<P> {
         self.shared().resets.last_trigger()
     }
 
+    /// Whether the driver manages the notification queues of the device (06 §17.2).
+    pub fn manages_notifications(&self) -> bool {
+        self.shared().notifications.are_managed()
+    }
+
     /// What has been done on the data path.
     pub fn counters(&self) -> Counters {
         self.0.counters()

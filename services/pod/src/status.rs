@@ -202,6 +202,37 @@ impl PodStatus {
     }
 }
 
+impl PodStatus {
+    /// Name and text of every class attribute of a host of this kind, in order. A host without pods
+    /// shows those of one whose nodes are linked.
+    pub fn class_attributes(&self, each: &mut dyn FnMut(&'static str, fmt::Arguments<'_>)) {
+        let modes = self.mode_attribute();
+        if self.pod_type == PodType::Switch {
+            // assumed: as it is now, in whatever mode; the server id has 16 digits here too.
+            let (node, size) = (self.membership.node, self.membership.size);
+            match self.state {
+                PodState::InProgress => each("node_id", format_args!("busy")),
+                _ => each("node_id", format_args!("{}", NodeIdText::Id(node))),
+            }
+            match self.state {
+                PodState::InProgress => each("node_cnt", format_args!("busy")),
+                _ => each("node_cnt", format_args!("{size}")),
+            }
+            let serial = match self.state {
+                PodState::InProgress => 0,
+                _ => self.membership.serial,
+            };
+            each("reservation_id", format_args!("{serial:016x}"));
+        } else {
+            each("node_id_2", format_args!("{}", self.node_id_attribute(2)));
+            each("node_id_4", format_args!("{}", self.node_id_attribute(4)));
+            each("server_id_2", format_args!("{:016x}", self.server_id_attribute(2)));
+            each("server_id_4", format_args!("{:016x}", self.server_id_attribute(4)));
+        }
+        each("ultraserver_mode", format_args!("{modes}"));
+    }
+}
+
 /// Text of a node id attribute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NodeIdText {
@@ -281,6 +312,28 @@ mod tests {
         assert_eq!((single.node_number(), single.membership.size), (-1, 0));
         assert_eq!((single.pod_type as u8, single.modes_supported), (0, 0));
         assert_eq!(single.command_result(), Ok(()));
+    }
+
+    #[test]
+    fn each_kind_of_pod_has_its_class_attributes() {
+        let all = |status: &PodStatus| {
+            let mut all = std::string::String::new();
+            status.class_attributes(&mut |name, text| all.push_str(&format!("{name}={text};")));
+            all
+        };
+        assert_eq!(
+            all(&PodStatus::SINGLE),
+            "node_id_2=-1;node_id_4=-1;server_id_2=0000000000000000;server_id_4=0000000000000000;\
+             ultraserver_mode=;"
+        );
+        let open = PodStatus::new(PodKind::Links, Outcome::Open, Mode::Unset);
+        assert!(all(&open).starts_with("node_id_2=busy;node_id_4=busy;"), "{}", all(&open));
+        let four = PodStatus::new(PodKind::Links, elected(LinkMask::BOTH, 2, 4), Mode::Unset);
+        assert!(all(&four).ends_with("server_id_4=00000000000000ab;ultraserver_mode=1,3,4;"));
+        let switched = PodStatus::new(PodKind::Switch, elected(LinkMask::BOTH, 1, 2), Mode::Unset);
+        assert!(
+            all(&switched).starts_with("node_id=1;node_cnt=2;reservation_id=00000000000000ab;")
+        );
     }
 
     #[test]

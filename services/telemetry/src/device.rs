@@ -90,6 +90,9 @@ pub struct PodModes {
     pub mode: u32,
 }
 
+/// Gets name and text of every file of the class.
+pub type ClassVisitor<'a> = &'a mut dyn FnMut(&'static str, fmt::Arguments<'_>);
+
 /// What telemetry reads of its device. Every call returns at once; whatever cannot be told now is
 /// `None`, never a made-up number.
 pub trait DeviceSensors: Send + Sync + 'static {
@@ -138,6 +141,11 @@ pub trait DeviceSensors: Send + Sync + 'static {
     /// Pod the device is in; `None` for none.
     fn pod(&self) -> Option<PodModes> {
         None
+    }
+
+    /// Files of the class: name and text, in the order of the tree (specification 05 §16.10).
+    fn class_files(&self, each: ClassVisitor<'_>) {
+        let _ = each;
     }
 
     /// Notification queues with what they have seen.

@@ -57,8 +57,8 @@ mod watch;
 pub use catalog::{CORE_COUNTERS, CoreCounter, DeviceCounter, MemoryCounter};
 pub use datastore::{Datastore, DatastoreSnapshot, Slab};
 pub use device::{
-    ClientMemory, DeviceFacts, DeviceNames, DeviceSensors, MetricSink, PodModes, PostError,
-    QueueUse,
+    ClassVisitor, ClientMemory, DeviceFacts, DeviceNames, DeviceSensors, MetricSink, PodModes,
+    PostError, QueueUse,
 };
 pub use error::Error;
 pub use poster::{PostCounts, PostOutcome, PostReport, Poster, PosterStatus};

@@ -107,6 +107,8 @@ pub struct Snapshot {
     pub cores: Vec<CoreSnapshot>,
     /// Devices next to this one, in the order of its links.
     pub neighbours: Vec<DeviceIndex>,
+    /// Files of the class, with their text.
+    pub class_files: Vec<(&'static str, alloc::string::String)>,
     /// Attached clients.
     pub clients: Vec<ClientMemory>,
     /// Clients with a slab.
@@ -180,6 +182,8 @@ impl Snapshot {
         device.clients(&mut |client| clients.push(client));
         let mut neighbours = List::with_room(4)?;
         device.neighbours(&mut |neighbour| neighbours.push(neighbour));
+        let mut class_files = List::with_room(8)?;
+        device.class_files(&mut |name, text| class_files.push((name, alloc::format!("{text}"))));
         let mut queues = List::with_room(0)?;
         device.queues(&mut |queue| {
             queues.push(QueueSnapshot {
@@ -200,6 +204,7 @@ impl Snapshot {
             state: device.state(),
             cores: turn.cores.done()?,
             neighbours: neighbours.done()?,
+            class_files: class_files.done()?,
             clients: clients.done()?,
             slab_owners: turn.owners.done()?,
             versions: turn.versions.done()?,

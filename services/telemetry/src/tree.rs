@@ -19,15 +19,6 @@ use crate::{
 /// Where Linux mounts the tree; may be left out of a path.
 const ROOT: &str = "/sys/class/neuron_device/";
 
-/// Files of the class itself. assumed: no pod has been elected, as on a single node.
-const CLASS_FILES: [(&str, &str); 5] = [
-    ("node_id_2", "-1\n"),
-    ("node_id_4", "-1\n"),
-    ("server_id_2", "0000000000000000\n"),
-    ("server_id_4", "0000000000000000\n"),
-    ("ultraserver_mode", "\n"),
-];
-
 /// 16 hex digits, or nothing.
 pub(crate) struct Serial(pub Option<u64>);
 
@@ -44,8 +35,8 @@ impl Snapshot {
     /// Hands every file of the device to `each`, in the order of the tree.
     pub fn walk_tree(&self, each: TreeVisitor<'_>) {
         let mut walk = Walk { path: String::new(), each };
-        for (name, text) in CLASS_FILES {
-            walk.file(name, text);
+        for (name, text) in &self.class_files {
+            walk.line(name, text);
         }
         walk.directory(format_args!("neuron{}", self.facts.device.number()), |walk| {
             self.device_files(walk);

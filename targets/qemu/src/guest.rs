@@ -12,7 +12,6 @@
 //! | `axon.icount` | the time-stamp counter counts guest instructions, at 1 GHz |
 //! | `unit=instructions` | the same for the application: what `Platform::cycles` counts |
 //! | files | fw_cfg item `opt/axon/NAME`; the script is `opt/axon/script` |
-//! | `opt/axon/emulated` | there, whatever it holds, where the functions are emulated ones: the driver manages notification queues itself |
 //! | end | a 32-bit write to port 0xf4: `0x10 + code` of the application, 8 after a panic, 9 after a processor exception, 10 on a machine that is not fit |
 //! | report | one line `axon-report: {json}` on the console; it is not shown |
 
@@ -39,9 +38,6 @@ const TIMED_OUT: u8 = 124;
 
 /// Start of the line that carries the image's report.
 pub(crate) const REPORT_MARK: &str = "axon-report: ";
-
-/// File that tells an image that its functions are emulated.
-pub(crate) const EMULATED: &str = "emulated";
 
 /// Byte with which an image says that it takes input; it is not shown.
 pub(crate) const START_OF_INPUT: u8 = 0x11;

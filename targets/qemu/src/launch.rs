@@ -11,7 +11,6 @@ use axon_model::FaultWord;
 
 use crate::console::Console;
 use crate::devices::{Function, Product, plan};
-use crate::guest::EMULATED;
 use crate::model::Server;
 use crate::session::{Event, ProcessId, Session};
 use crate::terminal::{EachKey, forward_input};
@@ -143,14 +142,10 @@ impl Launch {
         session: &mut Session,
     ) -> Result<ProcessId, Error> {
         let mut files = Vec::new();
-        let emulated = (!servers.is_empty()).then(|| format!("{} functions\n", servers.len()));
-        for (name, text) in
-            [("script", self.script.as_deref()), (EMULATED, emulated.as_deref().map(str::as_bytes))]
-        {
-            let Some(text) = text else { continue };
-            let path = session.scratch()?.join(name);
+        if let Some(text) = &self.script {
+            let path = session.scratch()?.join("script");
             fs::write(&path, text).map_err(Error::file("write", &path))?;
-            files.push((name, path));
+            files.push(("script", path));
         }
         let own_words = [
             (interactive, "axon.interactive"),

@@ -54,6 +54,11 @@ impl Notifications {
         }
     }
 
+    /// Whether the driver manages queues, or only programs rings.
+    pub(crate) fn are_managed(&self) -> bool {
+        self.with(|registry| registry.managed)
+    }
+
     /// Works on the queues. `work` does not come back here.
     #[inline]
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut Registry) -> R) -> R {
