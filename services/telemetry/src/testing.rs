@@ -268,6 +268,12 @@ impl DeviceSensors for FakeDevice {
         self.inside().pod
     }
 
+    fn class_files(&self, each: crate::ClassVisitor<'_>) {
+        for name in ["node_id_2", "node_id_4", "server_id_2", "server_id_4", "ultraserver_mode"] {
+            each(name, format_args!("-1"));
+        }
+    }
+
     fn queues(&self, each: &mut dyn FnMut(QueueUse<'_>)) {
         each(QueueUse { block: "nc0", queue: 2, consumed: 9, overflows: 1 });
     }
