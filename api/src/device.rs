@@ -84,7 +84,7 @@ impl<P: Platform> Device<P> {
         function: &P::Function,
     ) -> Result<Self, Error> {
         let platform = &driver.platform;
-        let mut config = driver.config.device.clone();
+        let mut config = driver.config.device;
         config.manage_notifications |= driver.config.manage_emulated && is_emulated(function);
         let Probed { mut pools, ladder } =
             probe(platform, function, &config, &driver.table, |geometry| {
