@@ -28,14 +28,14 @@ impl<S: HostSource> MemorySet<S> {
     /// be tried. A call of its own: inlined, it would crowd the registers of its callers.
     #[inline(always)]
     pub(crate) fn allocate_hot(&mut self, request: &AllocRequest) -> Option<ChunkName> {
-        let (slot, generation) = self.state.allocate_hot(&self.table, request)?;
+        let (slot, generation) = self.allocate_at(request)?;
         Some(ChunkName { slot, generation: generation.get() })
     }
 
-    /// As [`Self::allocate_hot`], as part of its caller: slot and generation.
+    /// As [`Self::allocate_hot`]: slot and generation, which fit into registers.
     #[inline(always)]
     pub(crate) fn allocate_at(&mut self, request: &AllocRequest) -> Option<(u32, NonZeroU32)> {
-        self.state.allocate_at(&self.table, request)
+        self.state.allocate_hot(&self.table, request)
     }
 
     /// Ends a handle and its chunk with it; `false` where the general way has to be tried.
@@ -53,15 +53,6 @@ impl<S: HostSource> State<S> {
     /// Slot and generation of a new chunk.
     #[inline(never)]
     fn allocate_hot(
-        &mut self,
-        table: &ChunkTable,
-        request: &AllocRequest,
-    ) -> Option<(u32, NonZeroU32)> {
-        self.allocate_at(table, request)
-    }
-
-    #[inline(always)]
-    fn allocate_at(
         &mut self,
         table: &ChunkTable,
         request: &AllocRequest,
