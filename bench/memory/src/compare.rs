@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{arenas, handles, metadata, service};
 
 /// Live chunks of the rows.
-const LOADS: [usize; 3] = [1_000, 100_000, 1_000_000];
+pub(crate) const LOADS: [usize; 3] = [1_000, 100_000, 1_000_000];
 
 /// Measures everything.
 pub fn all() -> Value {

@@ -5,6 +5,7 @@
 //! | first word | what it does |
 //! |---|---|
 //! | `compare` | the same work for axon's parts and for others; one JSON object |
+//! | `handles` | of these rows those of the handle table, in a few seconds |
 //! | `count LIVE HOLES PAGES ROUNDS` | scenarios whose instructions are counted from outside |
 
 mod arenas;
@@ -27,12 +28,16 @@ fn main() -> ExitCode {
             println!("{}", compare::all());
             ExitCode::SUCCESS
         }
+        Some("handles") => {
+            handles::rows(&compare::LOADS).iter().for_each(|row| println!("{}", row.json()));
+            ExitCode::SUCCESS
+        }
         Some("count") => {
             count::run(number(1, 0), number(2, 0), number(3, 1) as u64, number(4, 1000));
             ExitCode::SUCCESS
         }
         _ => {
-            eprintln!("what to do: compare, or count LIVE HOLES PAGES ROUNDS");
+            eprintln!("what to do: compare, handles, or count LIVE HOLES PAGES ROUNDS");
             ExitCode::from(2)
         }
     }

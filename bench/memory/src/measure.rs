@@ -15,12 +15,13 @@ pub fn median(operations: usize, mut run: impl FnMut()) -> f64 {
 }
 
 /// As [`median`], for several that are compared: they take turns, so that whatever the machine does
-/// meanwhile befalls all of them.
+/// meanwhile befalls all of them. Each runs once untimed right before it is timed: the caches are its
+/// own then, not those of whoever ran in between.
 pub fn medians<const N: usize>(operations: usize, mut runs: [&mut dyn FnMut(); N]) -> [f64; N] {
     let mut took: [Vec<f64>; N] = std::array::from_fn(|_| Vec::with_capacity(RUNS));
-    runs.iter_mut().for_each(|run| run());
     for _ in 0..RUNS {
         for (run, took) in runs.iter_mut().zip(&mut took) {
+            run();
             let started = Instant::now();
             run();
             took.push(started.elapsed().as_nanos() as f64 / operations as f64);

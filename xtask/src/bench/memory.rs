@@ -13,6 +13,11 @@ use crate::{build, run, workspace};
 
 /// What the chart shows of the comparison, by the end of a row's name.
 const ARENA: &str = "arena: replace a random chunk of 4 KiB";
+/// One heap on large pages, as an image has, for everybody: where the host puts many small mappings
+/// would decide how long a look-up takes.
+const ONE_HEAP: &str =
+    "glibc.malloc.mmap_max=0:glibc.malloc.hugetlb=1:glibc.malloc.top_pad=67108864";
+
 const SERVICE: &str = "service: allocate and free 4 KiB";
 
 /// Runs both halves and writes what they found.
@@ -51,7 +56,7 @@ fn compare(session: &mut Session) -> Result<Value, Error> {
     let file = |action, source| Error::File { action, path: path.clone(), source };
     let output = File::create(&path).map_err(|source| file("create", source))?;
     let mut command = Command::new(workspace::target_dir().join("release").join(package));
-    command.arg("compare").stdout(output);
+    command.arg("compare").stdout(output).env("GLIBC_TUNABLES", ONE_HEAP);
     let code = session.run_for(command, None)?;
     let text = fs::read_to_string(&path).map_err(|source| file("read", source))?;
     serde_json::from_str(&text).map_err(|error| Error::Failed {
@@ -175,6 +180,7 @@ fn page(report: &Value) -> String {
          of which all but the live ones were freed in random order. `arena` rows compare arenas alone: those of others may place anywhere, \
          axon's takes the lowest address. `bitmap` is the plain first fit of Linux; `rlsf` keeps its headers in a pool of host memory, 32 bytes for a granule. \
          `service` rows are whole allocations and frees, called directly and through the channel (polled by hand, without an executor). \
+         All use one heap on large pages, as in an image. Those of the handle table take turns with their peer. \
          `ratio`: how many times as fast axon is as the fastest other.\n\n{compared}\n\
          ## In the image, in guest instructions\n\n\
          Counted inside the guest, from call to resumed caller; reading the counter takes 3 of them. Where the task sleeps and nobody is in front, \
