@@ -134,8 +134,9 @@ impl<P: Platform> QueueCommands<'_, P> {
 
     /// The chunk of this client that holds a range: on this device, or host memory of another one
     /// that the client is attached to.
-    // assumed: HBM of another device is not named through its window here; nobody can check who
-    // may reach it.
+    // assumed: HBM of another device is not named here, exported or not. 03 §5.4 would allow it, but
+    // nothing says which neighbour window shows which device, so nobody can check who owns what is
+    // there.
     async fn own_memory(&self, address: DeviceAddr, len: u64) -> Result<Option<Pin>, Error> {
         let device = &self.shared.device;
         let client = self.shared.access.client();
