@@ -4,7 +4,6 @@ use alloc::sync::Arc;
 use core::ops::{Bound, Deref, RangeBounds};
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use axon_neuron::Target;
 use axon_platform::{DeviceAddr, DmaBuf, Platform};
 use axon_ports::chunk::record::ChunkRecord;
 use axon_ports::telemetry::{EventKind, TraceEvent};
@@ -83,11 +82,10 @@ impl<P: Platform> Buffer<P> {
         target: &Buffer<P>,
         offset: u64,
     ) -> Result<Transfer<P>, Error> {
-        let Some((pin, source)) = self.chunk.header().pin_and_record() else {
-            return Err(self.refusal());
-        };
-        let Some((target_pin, record)) = target.chunk.header().pin_and_record() else {
-            return Err(target.refusal());
+        let Some((pins, source, record)) = self.chunk.header().pin_both(target.chunk.header())
+        else {
+            let (start, end) = ends_of(range, self.chunk.header().record());
+            return self.copy_with_care(start, end, target, offset);
         };
         let (start, end) = ends_of(range, source);
         let len = end.wrapping_sub(start);
@@ -100,15 +98,13 @@ impl<P: Platform> Buffer<P> {
         if !plain || !Call::Copy.is_admitted(&self.client.access) {
             return self.copy_with_care(start, end, target, offset);
         }
-        let core = if record.is_host() { source.core() } else { record.core() };
-        let core = CoreId::new(core).ok_or(Error::EMPTY)?;
-        let from = DeviceAddr(source.pa() + start);
-        let to = DeviceAddr(record.pa() + offset);
+        let (from, source_core, _) = source.whereabouts();
+        let (to, core, is_host) = record.whereabouts();
+        let core = if is_host { source_core } else { core };
+        let (from, to) = (DeviceAddr(from.0 + start), DeviceAddr(to.0 + offset));
         let device = &self.client.device;
         device.trace(TraceEvent::MemCopy { source: from.0, destination: to.0 });
-        let from = Target { address: from, pin };
-        let to = Target { address: to, pin: target_pin };
-        Ok(Transfer::new(device.neuron().dma().copy(core, from, to, len)))
+        Ok(Transfer::new(device.neuron().dma().copy_held(core, [from, to], len, pins)))
     }
 
     /// Finds out what is not plain about a copy.
@@ -121,6 +117,10 @@ impl<P: Platform> Buffer<P> {
         target: &Buffer<P>,
         offset: u64,
     ) -> Result<Transfer<P>, Error> {
+        // Handles come first.
+        if let Some(dead) = [self, target].into_iter().find(|end| end.chunk.header().is_dead()) {
+            return Err(dead.refusal());
+        }
         let source = self.span(start..end)?;
         let len = source.len;
         let end = offset.checked_add(len);
@@ -153,22 +153,22 @@ impl<P: Platform> Buffer<P> {
         let Some(held) = self.chunk.header().hold() else { return Err(self.refusal()) };
         let record = held.record();
         let len = data.len() as u64;
+        let (first, core, is_host) = record.whereabouts();
         let plain = is_inside(record, offset, len)
             & (len != 0)
-            & !record.is_host()
+            & !is_host
             & (record.owner() == self.client.access.client().number())
             & !is_ring(record.category());
         if !plain || !Call::WriteInline.is_admitted(&self.client.access) {
             return self.view(Call::WriteInline)?.write_inline(offset, data);
         }
         self.client.device.trace(TraceEvent::MemCopyIn {
-            chunk: record.pa(),
+            chunk: first.0,
             buffer: data.as_ptr().addr() as u64,
             offset,
             size: len,
         });
-        let address = DeviceAddr(record.pa() + offset);
-        let core = CoreId::new(record.core()).ok_or(Error::EMPTY)?;
+        let address = DeviceAddr(first.0 + offset);
         let neuron = self.client.device.neuron();
         neuron.write_memory_window(core, address, data).map_err(inline_refusal)
     }
@@ -195,8 +195,23 @@ impl<P: Platform> Buffer<P> {
     ///
     /// # Errors
     /// As [`Buffer::span`].
+    #[inline]
     pub fn fill(&self, range: impl RangeBounds<u64>, byte: u8) -> Result<Fill<P>, Error> {
-        self.span(range)?.fill(byte)
+        let Some((pins, record)) = self.chunk.header().pin_one() else {
+            return Err(self.refusal());
+        };
+        let (start, end) = ends_of(range, record);
+        let len = end.wrapping_sub(start);
+        let plain = is_inside(record, start, len)
+            & (end > start)
+            & (record.owner() == self.client.access.client().number())
+            & !is_ring(record.category());
+        if !plain || !Call::Fill.is_admitted(&self.client.access) {
+            return self.span(start..end)?.fill(byte);
+        }
+        let (first, core, _) = record.whereabouts();
+        let dma = self.client.device.neuron().dma();
+        Ok(Fill::new(dma.fill_held(core, DeviceAddr(first.0 + start), byte, len, pins)))
     }
 
     /// Stops tracking the reference: from now on only [`crate::Client::free`] gives it back, or the

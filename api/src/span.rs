@@ -182,6 +182,11 @@ impl<P: Platform> Future for Transfer<P> {
 pub struct Fill<P: Platform>(axon_neuron::Fill<P>);
 
 impl<P: Platform> Fill<P> {
+    #[inline(always)]
+    pub(crate) fn new(fill: axon_neuron::Fill<P>) -> Self {
+        Fill(fill)
+    }
+
     /// As [`Transfer::start`].
     #[inline(always)]
     pub fn start(mut self) -> Self {

@@ -103,6 +103,40 @@ fn a_batch_of_64_rings_two_doorbells_and_reads_no_register() {
     }
 }
 
+/// A run that takes the model longer than any other: 1 GiB in 64 futures, more than the ring holds.
+#[test]
+fn large_copies_that_take_their_time_read_no_register() {
+    let machine = machine("trn1");
+    let size = 16 << 20;
+    let moved = async {
+        let cx = axon::Context::start(machine.clone());
+        cx.driver.settled().await;
+        let client = cx.driver.device(0).expect("a device").open().await?;
+        let host = client.alloc_host(HostAlloc::new(size)).await?;
+        let hbm = client.alloc_device(DeviceAlloc::new(size)).await?;
+        let before = (machine.report(0).unwrap(), client.device().counters());
+        let copies = (0..64).map(|_| Ok(Box::pin(host.copy_to(..size, &hbm, 0)?)));
+        let mut copies = copies.collect::<Result<Vec<_>, Error>>()?;
+        std::future::poll_fn(|cx| {
+            copies.retain_mut(|copy| match copy.as_mut().poll(cx) {
+                std::task::Poll::Ready(result) => {
+                    result.expect("a copy");
+                    false
+                }
+                std::task::Poll::Pending => true,
+            });
+            if copies.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+        .await;
+        Ok::<_, Error>((before, (machine.report(0).unwrap(), client.device().counters())))
+    };
+    let (before, after) = machine.run(moved).expect("it ends").expect("64 copies");
+    assert_eq!(after.1.bytes - before.1.bytes, 64 * size);
+    assert_eq!(after.1.register_reads - before.1.register_reads, 0);
+    assert_eq!(after.0.register_reads - before.0.register_reads, 0);
+    machine.shut_down();
+}
+
 /// The driver's share: what happens between the call and the doorbell, and after the marker. The
 /// model and the executor, which allocate as they like, take no part in either.
 #[test]

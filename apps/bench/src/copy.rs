@@ -106,7 +106,8 @@ async fn ask<P: Platform>(machine: P, bench: Bench<P>) -> Outcome {
     let data = alloc::vec![0x5a; PAGE as usize];
     let writes = samples!(machine, bench.device.write_by_dma(0, &data).await?);
     rows.push(Row::new("write a slice of 4 KiB", Some(WRITE_GOAL), writes));
-    let writes = samples!(machine, bench.device.write_inline(0, &data[..64])?);
+    let few = &data[..64];
+    let writes = samples!(machine, bench.device.write_inline(0, few)?);
     rows.push(Row::new("write 64 bytes through the window", Some(INLINE_GOAL), writes));
     let len = 16 * PAGE;
     let copies = samples!(machine, bench.host.copy_to(..len, &bench.device, 0)?.start().await?);

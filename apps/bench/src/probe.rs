@@ -23,7 +23,10 @@ pub(crate) struct Notes {
     writes: AtomicU64,
     last_write: AtomicU64,
     inside_ns: AtomicU64,
+    /// Writes are kept from the device.
     is_held: AtomicBool,
+    /// Nothing is kept back, nor was since the last write.
+    is_plain: AtomicBool,
     held: Mutex<CriticalSectionRawMutex, RefCell<Vec<(u64, u32)>>>,
 }
 
@@ -35,6 +38,7 @@ impl Notes {
             last_write: AtomicU64::new(0),
             inside_ns: AtomicU64::new(0),
             is_held: AtomicBool::new(false),
+            is_plain: AtomicBool::new(true),
             held: Mutex::new(RefCell::new(Vec::new())),
         }
     }
@@ -58,6 +62,7 @@ impl Notes {
     /// front of the next one.
     pub(crate) fn hold(&self, is_held: bool) {
         self.is_held.store(is_held, Relaxed);
+        self.is_plain.store(false, Relaxed);
     }
 
     /// Time spent in register writes, where there is a clock: what the model takes.
@@ -101,6 +106,22 @@ pub(crate) struct Window<P: Platform> {
     probe: Probe<P>,
 }
 
+impl<P: Platform> Window<P> {
+    /// Keeps a write from the device where that was asked for, else writes first what was kept.
+    #[cold]
+    fn keep_back(&self, offset: u64, value: u32) -> bool {
+        let notes = &self.probe.notes;
+        if notes.is_held.load(Relaxed) {
+            notes.held.lock(|held| held.borrow_mut().push((offset, value)));
+            return true;
+        }
+        let late = notes.held.lock(RefCell::take);
+        late.into_iter().for_each(|(offset, value)| self.inner.write32(offset, value));
+        notes.is_plain.store(true, Relaxed);
+        false
+    }
+}
+
 impl<P: Platform> MmioWindow for Window<P> {
     fn len_bytes(&self) -> u64 {
         self.inner.len_bytes()
@@ -114,12 +135,9 @@ impl<P: Platform> MmioWindow for Window<P> {
     #[inline(always)]
     fn write32(&self, offset: u64, value: u32) {
         let Probe { machine, notes, clock } = &self.probe;
-        if notes.is_held.load(Relaxed) {
-            notes.held.lock(|held| held.borrow_mut().push((offset, value)));
+        if !notes.is_plain.load(Relaxed) && self.keep_back(offset, value) {
             return;
         }
-        let late = notes.held.lock(RefCell::take);
-        late.into_iter().for_each(|(offset, value)| self.inner.write32(offset, value));
         match clock {
             None => self.inner.write32(offset, value),
             Some(clock) => {

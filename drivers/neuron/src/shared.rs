@@ -165,6 +165,7 @@ impl<P: Platform> Shared<P> {
 
     /// Batches of a ring that have read the fill buffer, and have ended, no longer keep it from the
     /// fills that wait for it.
+    #[inline(always)]
     pub(crate) fn release_fill(&self, ring: &mut Ring) {
         let over = core::mem::take(&mut ring.fill_reads_over);
         if over != 0 {

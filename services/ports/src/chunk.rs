@@ -9,6 +9,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`record`] | the 64 shared bytes of one chunk |
+//! | [`pair`] | the pins of one transfer |
 //! | [`table`] | all records of a device, the handle snapshot, the release chain |
 
 use alloc::sync::Arc;
@@ -18,9 +19,11 @@ use axon_platform::{DeviceAddr, DmaBuf};
 
 use crate::{Category, ClientId, CoreId, Lifespan, Location, MemoryError};
 
+pub mod pair;
 pub mod record;
 pub mod table;
 
+pub use pair::PinPair;
 pub use table::{ChunkName, ChunkTable};
 
 use record::ChunkRecord;
@@ -156,7 +159,7 @@ impl ChunkHeader {
     pub fn hold(&self) -> Option<Held<'_>> {
         let record = self.record();
         // Not made where there is no pin: it would give one back.
-        record.pin(self.name.generation).then(|| Held { header: self, record })
+        record.hold(self.name.generation).map(|state| Held { header: self, record, state })
     }
 
     /// Whether the chunk was released.
@@ -291,10 +294,13 @@ impl Clone for Pin {
 }
 
 impl Pin {
-    /// Gives the pin of a dead chunk back, or one of very many.
+    /// Gives the pin of a dead chunk back, or one of very many; one that was taken over is not there.
     #[cold]
     #[inline(never)]
     fn give_back(&self) {
+        if self.0.name.slot == table::NO_SLOT {
+            return;
+        }
         let record = self.0.record();
         if record.unpin() {
             self.0.table.release(self.0.name.slot, record);
@@ -306,6 +312,8 @@ impl Pin {
 pub struct Held<'a> {
     header: &'a ChunkHeader,
     record: &'a ChunkRecord,
+    /// The record's word with the pin, where that was seen.
+    state: u64,
 }
 
 impl Held<'_> {
@@ -317,9 +325,9 @@ impl Held<'_> {
 
     #[cold]
     #[inline(never)]
-    fn give_back(&self) {
-        if self.record.unpin() {
-            self.header.table.release(self.header.name.slot, self.record);
+    fn give_back(header: &ChunkHeader, record: &ChunkRecord) {
+        if record.unpin() {
+            header.table.release(header.name.slot, record);
         }
     }
 }
@@ -327,8 +335,8 @@ impl Held<'_> {
 impl Drop for Held<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        if !self.record.unpin_live() {
-            self.give_back();
+        if !self.record.let_go(self.state) {
+            Held::give_back(self.header, self.record);
         }
     }
 }

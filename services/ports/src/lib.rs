@@ -27,7 +27,7 @@ pub mod memory;
 pub mod reset;
 pub mod telemetry;
 
-pub use chunk::{Chunk, ChunkFacts, ChunkHeader, ChunkName, ChunkTable, Pin};
+pub use chunk::{Chunk, ChunkFacts, ChunkHeader, ChunkName, ChunkTable, Pin, PinPair};
 pub use ids::{
     ClientId, ClientSlot, CoreId, CoreMap, DeviceIndex, EngineId, GlobalCore, HbmIndex, ModelUuid,
     QueueId, RoutingId,

@@ -164,8 +164,9 @@ impl<P: Platform> Batch<P> {
             }
             let batch = ring.stage_list(list, waker.cloned())?;
             if STARTED {
-                completion::ring_now(shared, ring);
-                completion::sweep_in_passing(shared, port, batch);
+                let is_traced = completion::is_traced(shared);
+                completion::ring_now(shared, ring, is_traced);
+                completion::sweep_in_passing(shared, port, is_traced);
             }
             if let Some(ticket) = ticket {
                 port.leave(ticket);

@@ -19,13 +19,12 @@ use core::task::{Poll, Waker};
 use core::time::Duration;
 
 use axon_platform::Platform;
-use axon_ports::telemetry::TraceEvent;
+use axon_ports::telemetry::{TraceEvent, TraceKind};
 
 use super::fault::{Attention, Look};
 use super::port::Port;
 use super::queues;
 use super::ring::{Phase, Ring, RingName};
-use super::slab::BatchId;
 use crate::Error;
 use crate::shared::{Shared, bits};
 
@@ -150,7 +149,7 @@ fn announce_and_sweep<P: Platform>(shared: &Shared<P>, number: usize) -> Swept {
             trace_start(shared, ring.name, announced);
         }
         ring.in_passing = 0;
-        let progress = sweep(shared, ring);
+        let progress = sweep(shared, ring, is_traced(shared));
         let active = ring.is_busy() || matches!(ring.phase, Phase::Draining { .. });
         // Nothing that ends later will call whoever waits for an idle ring.
         let calling = !active && port.is_waited_for();
@@ -161,49 +160,66 @@ fn announce_and_sweep<P: Platform>(shared: &Shared<P>, number: usize) -> Swept {
     })
 }
 
+/// Whether anybody wants to know what the data path does: one look for all of its trace points.
+#[inline(always)]
+pub(super) fn is_traced<P: Platform>(shared: &Shared<P>) -> bool {
+    use TraceKind::{DmaAckCompleted, DmaMemcpy, DmaQueueCopyStart};
+    shared.records.trace.is_any_on([DmaAckCompleted, DmaMemcpy, DmaQueueCopyStart])
+}
+
 /// Announces what was staged on one ring without waiting for the end of the turn. The caller marks
 /// the port dirty, so that the task sees to what does not end at once.
 #[inline(always)]
-pub(super) fn ring_now<P: Platform>(shared: &Shared<P>, ring: &mut Ring) {
+pub(super) fn ring_now<P: Platform>(shared: &Shared<P>, ring: &mut Ring, is_traced: bool) {
     shared.platform.write_barrier();
     let announced = ring.ring_doorbells(&shared.registers);
-    trace_start(shared, ring.name, announced);
+    if is_traced {
+        trace_start(shared, ring.name, announced);
+    }
 }
 
 /// One look at a ring right behind the doorbells, by whoever rang them: what the device has finished
 /// by then needs no turn of the task. After [`IN_PASSING`] of them the task has to have its turn,
-/// and with it every other. Answers whether `batch` has ended well.
+/// and with it every other. Answers whether every batch of the ring has ended, and well.
 #[inline(always)]
 pub(super) fn sweep_in_passing<P: Platform>(
     shared: &Shared<P>,
     port: &mut Port,
-    batch: BatchId,
+    is_traced: bool,
 ) -> bool {
     let Some(ring) = port.ring() else { return false };
-    if ring.in_passing >= IN_PASSING || !sweep(shared, ring) {
+    if ring.in_passing >= IN_PASSING || !sweep(shared, ring, is_traced) {
         return false;
     }
     ring.in_passing += 1;
-    let is_done = ring.has_ended_well(batch);
+    let are_over = ring.has_ended_all();
     port.call();
-    is_done
+    are_over
+}
+
+/// As [`sweep_in_passing`], from where it is rare.
+#[inline(never)]
+pub(super) fn look_in_passing<P: Platform>(
+    shared: &Shared<P>,
+    port: &mut Port,
+    is_traced: bool,
+) -> bool {
+    sweep_in_passing(shared, port, is_traced)
 }
 
 /// Ends what the device has finished on one ring; answers whether that was anything.
 #[inline(always)]
-fn sweep<P: Platform>(shared: &Shared<P>, ring: &mut Ring) -> bool {
+fn sweep<P: Platform>(shared: &Shared<P>, ring: &mut Ring, is_traced: bool) -> bool {
     let retired = ring.sweep();
-    if retired != 0 {
+    if is_traced && retired != 0 {
         trace_end(shared, ring.name, retired);
     }
-    if ring.fill_reads_over != 0 {
-        release_fill(shared, ring);
-    }
+    shared.release_fill(ring);
     retired != 0
 }
 
 /// Descriptors were announced, as many on each side.
-#[inline(always)]
+#[cold]
 fn trace_start<P: Platform>(shared: &Shared<P>, name: RingName, announced: u32) {
     let event = TraceEvent::DmaQueueCopyStart {
         engine: name.engine.number().into(),
@@ -215,7 +231,7 @@ fn trace_start<P: Platform>(shared: &Shared<P>, name: RingName, announced: u32) 
 }
 
 /// Batches ended.
-#[inline(always)]
+#[cold]
 fn trace_end<P: Platform>(shared: &Shared<P>, name: RingName, retired: u32) {
     let event = TraceEvent::DmaAckCompleted {
         engine: name.engine.number().into(),
@@ -223,11 +239,6 @@ fn trace_end<P: Platform>(shared: &Shared<P>, name: RingName, retired: u32) {
         count: retired.into(),
     };
     shared.records.trace.emit(event, || shared.platform.now());
-}
-
-#[cold]
-fn release_fill<P: Platform>(shared: &Shared<P>, ring: &mut Ring) {
-    shared.release_fill(ring);
 }
 
 /// Looks after rings on which nothing has ended.
@@ -265,7 +276,7 @@ fn attend_one<P: Platform>(
             return Attention::Wait;
         }
         let attention = ring.attend(look);
-        release_fill(shared, ring);
+        shared.release_fill(ring);
         if ring.quarantined() > 0 {
             shared.quarantine.fetch_or(1 << number, Ordering::AcqRel);
         }

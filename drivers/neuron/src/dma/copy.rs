@@ -6,7 +6,7 @@ use core::pin::Pin as FuturePin;
 use core::task::{Context, Poll, Waker};
 
 use axon_platform::{DeviceAddr, Platform};
-use axon_ports::Pin;
+use axon_ports::{Pin, PinPair};
 
 use super::fill_source::FillSource;
 use super::transfer::{NOTHING, Transfer};
@@ -46,9 +46,20 @@ impl<P: Platform> Copy<P> {
         destination: Target,
         len_bytes: u64,
     ) -> Self {
-        let pins = [Some(source.pin), Some(destination.pin)];
-        let (from, to) = (source.address, destination.address);
-        Copy { transfer: Transfer::new(shared, port, from, to, len_bytes, pins) }
+        let pins = PinPair::new(source.pin, destination.pin);
+        Copy::held(shared, port, source.address, destination.address, len_bytes, pins)
+    }
+
+    #[inline(always)]
+    pub(super) fn held(
+        shared: Arc<Shared<P>>,
+        port: u8,
+        source: DeviceAddr,
+        destination: DeviceAddr,
+        len_bytes: u64,
+        pins: PinPair,
+    ) -> Self {
+        Copy { transfer: Transfer::new(shared, port, source, destination, len_bytes, pins) }
     }
 
     /// Stages the copy and rings at once, without waiting for the end of the turn. Where that is
@@ -89,10 +100,8 @@ impl<P: Platform> Future for Copy<P> {
 enum Stage {
     /// Waits for the fill buffer.
     New(Option<Ticket>),
-    /// The fill buffer goes to the first 64 KiB.
-    First,
-    /// The first 64 KiB go to the rest.
-    Rest,
+    /// Has it, or has had it: the fill buffer goes to the first 64 KiB, and those to the rest.
+    Going,
 }
 
 /// A fill. Dropping it cancels nothing in hardware.
@@ -104,27 +113,21 @@ pub struct Fill<P: Platform> {
     transfer: Transfer<P>,
     stage: Stage,
     byte: u8,
-    /// Bytes behind the first 64 KiB, and what holds them until they have their turn.
-    rest: u64,
-    pin: Option<Pin>,
 }
 
 impl<P: Platform> Fill<P> {
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(
         shared: Arc<Shared<P>>,
         port: u8,
-        destination: Target,
+        destination: DeviceAddr,
         byte: u8,
         len_bytes: u64,
+        pins: PinPair,
     ) -> Self {
-        let first = len_bytes.min(FillSource::BYTES);
-        let rest = len_bytes - first;
-        let pin = if rest == 0 { None } else { Some(destination.pin.clone()) };
-        let (source, address) = (shared.fill.address(), destination.address);
-        let pins = [None, Some(destination.pin)];
-        let transfer = Transfer::new(shared, port, source, address, first, pins);
-        Fill { transfer, stage: Stage::New(None), byte, rest, pin }
+        let source = shared.fill.address();
+        let transfer = Transfer::new(shared, port, source, destination, len_bytes, pins);
+        Fill { transfer, stage: Stage::New(None), byte }
     }
 
     /// As [`Copy::start`].
@@ -149,9 +152,27 @@ impl<P: Platform> Fill<P> {
     }
 
     /// Takes the fill buffer, or a place in the queue for it.
-    #[inline]
+    #[inline(always)]
     fn begin(&mut self, ticket: Option<Ticket>, waker: Option<&Waker>) -> Result<Poll<()>, Error> {
-        let bytes = self.transfer.remaining();
+        let bytes = self.transfer.remaining().min(FillSource::BYTES);
+        let is_ready = ticket.is_none()
+            && bytes != 0
+            && self.transfer.fill_source().acquire_ready(self.byte, bytes);
+        if !is_ready && self.ask(bytes, ticket, waker)?.is_pending() {
+            return Ok(Poll::Pending);
+        }
+        self.transfer.read_fill_source();
+        self.stage = Stage::Going;
+        Ok(Poll::Ready(()))
+    }
+
+    #[cold]
+    fn ask(
+        &mut self,
+        bytes: u64,
+        ticket: Option<Ticket>,
+        waker: Option<&Waker>,
+    ) -> Result<Poll<()>, Error> {
         if bytes == 0 {
             return Err(NOTHING);
         }
@@ -160,11 +181,7 @@ impl<P: Platform> Fill<P> {
                 self.stage = Stage::New(Some(ticket));
                 Ok(Poll::Pending)
             }
-            None => {
-                self.transfer.read_fill_source();
-                self.stage = Stage::First;
-                Ok(Poll::Ready(()))
-            }
+            None => Ok(Poll::Ready(())),
         }
     }
 }
@@ -179,16 +196,7 @@ impl<P: Platform> Future for Fill<P> {
         {
             return Poll::Pending;
         }
-        loop {
-            match self.transfer.poll(cx) {
-                Poll::Ready(Ok(())) if self.stage == Stage::First && self.rest != 0 => {
-                    let Fill { transfer, rest, pin, .. } = &mut *self;
-                    transfer.repeat(*rest, pin.take());
-                    self.stage = Stage::Rest;
-                }
-                done => return done,
-            }
-        }
+        self.transfer.poll(cx)
     }
 }
 

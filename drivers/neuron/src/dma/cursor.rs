@@ -62,6 +62,13 @@ impl Cursor {
         }
     }
 
+    /// Goes where `other` of the same ring has got to; what was given back stays as it is.
+    #[inline(always)]
+    pub(crate) const fn move_to(&mut self, other: Cursor) {
+        self.producer = other.producer;
+        self.ring_id = other.ring_id;
+    }
+
     /// Gives `count` descriptors back: their marker was seen.
     #[inline]
     pub(crate) const fn acknowledge(&mut self, count: u32) {

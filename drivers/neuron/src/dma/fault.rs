@@ -12,13 +12,24 @@ use super::report::{EngineReport, Stop, has_aborted};
 use super::ring::{Phase, Ring};
 use super::slab::{Hardware, MAX_LAPS, Outcome};
 use crate::CancelCause;
-use crate::hal::{BatchKind, Hal};
+use crate::hal::{BatchKind, Budget, Hal};
 use crate::registers::misc_ram;
 
 /// How long a paused ring may take until nothing is under way.
 pub(crate) const DRAIN: Duration = Duration::from_millis(10);
-/// A batch is looked at this long after it could have ended, and no more often.
+/// A batch is looked at this long after it could have ended, and no more often; a large one at tenths
+/// of its budget, so that nobody looks who only has much to wait for.
 const LOOK: Duration = Duration::from_millis(10);
+const LOOKS: u32 = 10;
+
+/// The first look, after `now`, at the engine of a batch that waits since `since`; its deadline where
+/// that comes first.
+fn next_look(since: Instant, now: Instant, budget: &Budget) -> Instant {
+    let period = LOOK.max(budget.total() / LOOKS).as_nanos() as u64;
+    let first = since + Duration::from_micros(budget.first_us);
+    let looks = now.since(first).as_nanos() as u64 / period + 1;
+    (first + Duration::from_nanos(period.saturating_mul(looks))).min(since + budget.total())
+}
 
 /// What came of looking at a ring that makes no progress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,11 +80,26 @@ impl Ring {
     /// The clock of a batch starts when it becomes the oldest of its ring: one that waits behind
     /// others must not be late before it has begun. For a batch alone that is its doorbell.
     // assumed: 03 §7.5 counts from the trigger; its own text has one batch a ring in flight.
+    #[inline(always)]
     fn attend_running<W: MmioWindow>(&mut self, look: &mut Look<'_, W>) -> Attention {
+        if self.oldest_since.is_some() && look.now < self.look_at {
+            return Attention::Wait;
+        }
+        self.attend_due(look)
+    }
+
+    /// Begins to wait for the oldest batch, looks at its engine, or gives it up.
+    #[inline(never)]
+    fn attend_due<W: MmioWindow>(&mut self, look: &mut Look<'_, W>) -> Attention {
         let Some(oldest) = self.in_flight.first() else { return Attention::Wait };
         let data = self.slab[oldest].count.saturating_sub(1);
-        let waited = look.now.since(*self.oldest_since.get_or_insert(look.now));
         let budget = look.hal.budget(data, BatchKind::Sync);
+        let Some(since) = self.oldest_since else {
+            self.oldest_since = Some(look.now);
+            self.look_at = next_look(look.now, look.now, &budget);
+            return Attention::Wait;
+        };
+        let waited = look.now.since(since);
         if waited >= budget.total() {
             // One last read after the deadline has passed.
             if self.sweep() > 0 {
@@ -81,16 +107,12 @@ impl Ring {
             }
             return self.begin_fault(look, waited);
         }
-        // The more it has to move, the later the first look.
-        let late = waited.saturating_sub(Duration::from_micros(budget.first_us));
-        if late >= LOOK * (self.looks + 1) {
-            self.looks = (late.as_nanos() / LOOK.as_nanos()) as u32;
-            look.reads += 2;
-            let (m2s_state, s2m_state) = engine::states(look.registers, self.name.unit);
-            let report = EngineReport { m2s_state, s2m_state, ..EngineReport::default() };
-            if report.is_aborted() || report.is_all_ones() {
-                return self.begin_fault(look, waited);
-            }
+        self.look_at = next_look(since, look.now, &budget);
+        look.reads += 2;
+        let (m2s_state, s2m_state) = engine::states(look.registers, self.name.unit);
+        let report = EngineReport { m2s_state, s2m_state, ..EngineReport::default() };
+        if report.is_aborted() || report.is_all_ones() {
+            return self.begin_fault(look, waited);
         }
         Attention::Wait
     }

@@ -57,6 +57,18 @@ impl FillSource {
         self.address
     }
 
+    /// As [`FillSource::acquire`] where the buffer is ready for it and nobody waits; `false` where
+    /// that has to be asked.
+    #[inline]
+    pub(crate) fn acquire_ready(&self, byte: u8, len_bytes: u64) -> bool {
+        self.state.lock(|state| {
+            let mut state = state.borrow_mut();
+            let is_ready = state.byte == byte && len_bytes <= state.ready && state.queue.is_empty();
+            state.readers += u32::from(is_ready);
+            is_ready
+        })
+    }
+
     /// Asks for `len_bytes` (at most [`FillSource::BYTES`]) of `byte`: `None` is a grant, which
     /// counts as one reader until [`FillSource::release`]; otherwise the place in the queue.
     ///
@@ -96,11 +108,14 @@ impl FillSource {
     }
 
     /// `count` readers have ended.
+    #[inline(never)]
     pub(crate) fn release(&self, count: u32) {
         self.state.lock(|state| {
             let mut state = state.borrow_mut();
             state.readers = state.readers.saturating_sub(count);
-            state.queue.call();
+            if !state.queue.is_empty() {
+                state.queue.call();
+            }
         });
     }
 

@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 use core::task::{Context, Poll, Waker};
 
 use axon_platform::{DeviceAddr, Platform};
-use axon_ports::{ClientId, CoreId, Pin};
+use axon_ports::{ClientId, CoreId, Pin, PinPair};
 
 use super::Dma;
 use super::copy::Target;
@@ -61,7 +61,7 @@ impl Ring {
         transfer: &Transfer,
         direction: Direction,
         last: Last,
-        pins: [Option<Pin>; 2],
+        pins: PinPair,
         waker: &Waker,
     ) -> Option<BatchId> {
         let slot = self.slab.take()?;
@@ -89,11 +89,12 @@ impl Ring {
         let count = transfer.segments.len() as u32 + 1;
         self.announce_later(count);
         let record = &mut self.slab[slot];
-        record.enter(value, count, span, Some(waker.clone()));
+        record.enter(value, count, span);
+        record.waker = Some(waker.clone());
         record.hardware = Hardware::Once;
         record.reads_fill_source = false;
         record.is_special = false;
-        record.pins = pins;
+        record.pins = Some(pins);
         self.slab.push(&mut self.in_flight, slot);
         Some(BatchId { slot, number: value })
     }
@@ -193,7 +194,7 @@ impl<P: Platform> ZeroCopy<P> {
             };
             let ends = plan.is_over() && self.plans.len() == 1;
             let last = if ends { self.barrier() } else { Last::No };
-            let pins = [Some(transfer.host_pin.clone()), Some(plan.device_pin.clone())];
+            let pins = PinPair::new(transfer.host_pin.clone(), plan.device_pin.clone());
             let (direction, tenancy, ticket) = (self.direction, self.tenancy, self.ticket);
             let data = transfer.segments.len() as u32;
             let Some(cell) = self.shared.ports.get(usize::from(self.port)) else { return Ok(()) };

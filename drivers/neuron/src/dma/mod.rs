@@ -50,8 +50,9 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 
-use axon_platform::Platform;
-use axon_ports::{ChunkName, ClientId, CoreId, Pin};
+use axon_platform::{DeviceAddr, Platform};
+use axon_ports::chunk::record::ChunkRecord;
+use axon_ports::{ChunkName, ClientId, CoreId, Pin, PinPair};
 
 use crate::shared::Shared;
 use crate::{Counters, Error};
@@ -110,9 +111,34 @@ impl<P: Platform> Dma<P> {
         Copy::new(self.0.clone(), self.0.default_port(core), source, destination, len_bytes)
     }
 
+    /// As [`Dma::copy`] between two addresses whose chunks `pins` hold.
+    #[inline]
+    pub fn copy_held(
+        &self,
+        core: CoreId,
+        [source, destination]: [DeviceAddr; 2],
+        len_bytes: u64,
+        pins: PinPair,
+    ) -> Copy<P> {
+        Copy::held(self.0.clone(), self.0.default_port(core), source, destination, len_bytes, pins)
+    }
+
     /// Sets `len_bytes` to `byte` by DMA on the default ring of `core` (specification 03 §9).
     pub fn fill(&self, core: CoreId, destination: Target, byte: u8, len_bytes: u64) -> Fill<P> {
-        Fill::new(self.0.clone(), self.0.default_port(core), destination, byte, len_bytes)
+        self.fill_held(core, destination.address, byte, len_bytes, destination.pin.into())
+    }
+
+    /// As [`Dma::fill`] from an address on whose chunk `pins` hold.
+    #[inline]
+    pub fn fill_held(
+        &self,
+        core: CoreId,
+        destination: DeviceAddr,
+        byte: u8,
+        len_bytes: u64,
+        pins: PinPair,
+    ) -> Fill<P> {
+        Fill::new(self.0.clone(), self.0.default_port(core), destination, byte, len_bytes, pins)
     }
 
     /// A batch for at most `limit` copies; which ring carries it says [`Batch::serve`].
@@ -156,8 +182,7 @@ impl<P: Platform> Dma<P> {
     pub fn quarantined_bytes(&self) -> [u64; 2] {
         let mut seen: Vec<ChunkName> = Vec::new();
         let mut bytes = [0; 2];
-        let mut count = |pin: &Pin| {
-            let name = pin.header().name();
+        let mut count = |name: ChunkName, chunk: &ChunkRecord| {
             if seen.contains(&name) {
                 return;
             }
@@ -165,16 +190,17 @@ impl<P: Platform> Dma<P> {
                 seen.push(name);
             }
             let [host, device] = &mut bytes;
-            *if pin.host().is_some() { host } else { device } += pin.size();
+            *if chunk.is_host() { host } else { device } += chunk.size();
         };
         for cell in &self.0.ports {
             cell.with(|port| {
                 if let Some(ring) = port.ring().filter(|ring| ring.quarantined() > 0) {
-                    ring.each_quarantined_pin(&mut count);
+                    ring.each_quarantined(&mut count);
                 }
             });
         }
-        self.0.queues.with(|table| table.each_quarantined_pin(&mut count));
+        let mut of_pin = |pin: &Pin| count(pin.header().name(), pin.header().record());
+        self.0.queues.with(|table| table.each_quarantined_pin(&mut of_pin));
         bytes
     }
 

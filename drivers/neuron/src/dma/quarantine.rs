@@ -8,7 +8,8 @@
 //! seen had no barrier in front of them (03 §11.2), so they prove nothing. The proof is a barrier
 //! that is staged behind it as soon as there is room, or one of the others.
 
-use axon_ports::{ClientId, Pin};
+use axon_ports::chunk::record::ChunkRecord;
+use axon_ports::{ChunkName, ClientId, Pin, PinPair};
 
 use super::descriptor::Barrier;
 use super::memory::PAIRS;
@@ -70,9 +71,12 @@ impl Ring {
         let (from, to) = self.memory.arm(marker.pair, value);
         self.store_pair(from, to, 4, ordering[1]);
         self.announce_later(2);
-        let pins = [self.unordered.pop(), self.unordered.pop()];
+        let pins = match (self.unordered.pop(), self.unordered.pop()) {
+            (Some(one), Some(other)) => Some(PinPair::new(one, other)),
+            (one, other) => one.or(other).map(PinPair::from),
+        };
         let record = &mut self.slab[slot];
-        record.enter(value, 2, span, None);
+        record.enter(value, 2, span);
         record.hardware = Hardware::Once;
         record.awaited = false;
         record.reads_fill_source = false;
@@ -82,14 +86,15 @@ impl Ring {
         true
     }
 
-    /// Hands the pins of every batch in quarantine to `each`.
-    pub(crate) fn each_quarantined_pin(&mut self, mut each: impl FnMut(&Pin)) {
+    /// Hands the chunks that every batch in quarantine holds to `each`.
+    pub(crate) fn each_quarantined(&mut self, mut each: impl FnMut(ChunkName, &ChunkRecord)) {
         let mut list = core::mem::replace(&mut self.quarantined, List::EMPTY);
         while let Some(slot) = self.slab.pop(&mut list) {
-            self.slab[slot].each_pin().for_each(&mut each);
+            self.slab[slot].each_held().for_each(|(name, chunk)| each(name, chunk));
             self.slab.push(&mut self.quarantined, slot);
         }
-        self.unordered.iter().for_each(each);
+        let unordered = self.unordered.iter().map(|pin| pin.header());
+        unordered.for_each(|header| each(header.name(), header.record()));
     }
 
     /// Lets go of what late markers have proven; answers how many batches that were.
@@ -140,9 +145,9 @@ impl Ring {
     /// Whether a batch in flight names memory of `client`.
     pub(crate) fn works_for(&self, client: ClientId) -> bool {
         [self.in_flight, self.suspended].into_iter().any(|list| {
-            self.slab
-                .iter(list)
-                .any(|(_, record)| record.each_pin().any(|pin| pin.owner() == Some(client)))
+            self.slab.iter(list).any(|(_, record)| {
+                record.each_held().any(|(_, chunk)| chunk.owner() == client.number())
+            })
         })
     }
 

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use axon_platform::{DeviceAddr, Instant, MmioWindow};
 use axon_ports::telemetry::TraceEvent;
-use axon_ports::{CoreId, EngineId, Pin, QueueId};
+use axon_ports::{CoreId, EngineId, Pin, PinPair, QueueId};
 use core::task::Waker;
 
 use super::cursor::Cursor;
@@ -69,12 +69,13 @@ pub(crate) fn data_descriptors(bytes: u64) -> u32 {
 /// What has been counted on one ring.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct RingCounters {
-    pub doorbells: u64,
+    // Those that count together are not neighbours: two additions cost less than one of a vector.
     pub descriptors: u64,
+    pub doorbells: u64,
     pub batches: u64,
-    pub bytes: u64,
     pub completed: u64,
     pub timeouts: u64,
+    pub bytes: u64,
     pub aborts: u64,
     pub cancelled: u64,
     pub replays: u64,
@@ -115,8 +116,8 @@ pub(crate) struct Ring {
     pub(super) next_value: u32,
     /// When the oldest batch was first seen to be the oldest.
     pub(super) oldest_since: Option<Instant>,
-    /// Looks at the engine since then.
-    pub(super) looks: u32,
+    /// When its engine is looked at, if it has not ended by then.
+    pub(super) look_at: Instant,
     pub(super) phase: Phase,
     /// Marker pairs lent to later laps: pairs 256 to 510.
     pub(super) spare_pairs: [u64; 4],
@@ -145,7 +146,7 @@ impl Ring {
             staged: 0,
             next_value: FIRST_MARKER,
             oldest_since: None,
-            looks: 0,
+            look_at: Instant::from_nanos(0),
             phase: Phase::Stopped,
             spare_pairs: NO_PAIR_LENT,
             in_passing: 0,
@@ -166,7 +167,6 @@ impl Ring {
         self.epoch = self.epoch.wrapping_add(1);
         self.phase = Phase::Running;
         self.oldest_since = None;
-        self.looks = 0;
     }
 
     /// The trace event of [`Ring::program`].
@@ -208,7 +208,7 @@ impl Ring {
     pub(crate) fn stage(
         &mut self,
         span: Span,
-        pins: &mut [Option<Pin>; 2],
+        pins: &mut Option<PinPair>,
         reads_fill_source: bool,
     ) -> Option<BatchId> {
         let slot = self.slab.take()?;
@@ -219,9 +219,9 @@ impl Ring {
         pen.write_span(&span);
         pen.mark(marker);
         record.reads_fill_source = reads_fill_source;
-        record.is_special = reads_fill_source;
-        record.pins = core::mem::take(pins);
-        record.enter(value, pen.count, span, None);
+        record.is_special = false;
+        record.pins = pins.take();
+        record.enter(value, pen.count, span);
         let Pen { cursor, count, .. } = pen;
         self.put_down(cursor, count);
         self.slab.push(&mut self.in_flight, slot);
@@ -245,7 +245,8 @@ impl Ring {
         let record = &mut self.slab[slot];
         record.list = Some(core::mem::take(list));
         record.is_special = true;
-        record.enter(value, count, span, waker);
+        record.enter(value, count, span);
+        record.waker = waker;
         self.slab.push(&mut self.in_flight, slot);
         Some(BatchId { slot, number: value })
     }
@@ -285,7 +286,7 @@ impl Ring {
 
     #[inline(always)]
     fn put_down(&mut self, cursor: Cursor, count: u32) -> u32 {
-        self.cursor = cursor;
+        self.cursor.move_to(cursor);
         self.announce_later(count);
         count
     }
@@ -321,6 +322,7 @@ impl Ring {
     #[inline(always)]
     pub(crate) fn sweep(&mut self) -> u32 {
         let mut retired = 0;
+        let mut over = Over::default();
         while let Some(slot) = self.in_flight.first() {
             let Marker { pair, value } = self.slab[slot].marker;
             if !self.memory.is_marked(pair, value) {
@@ -328,27 +330,31 @@ impl Ring {
             }
             self.memory.disarm(pair);
             self.slab.pop(&mut self.in_flight);
-            self.retire(slot);
+            self.retire(slot, &mut over);
             retired += 1;
         }
         if retired != 0 {
+            self.cursor.acknowledge(over.descriptors);
+            self.counters.completed += u64::from(retired);
+            self.counters.bytes += over.bytes;
+            self.fill_reads_over += over.fill_reads;
             self.oldest_since = None;
-            self.looks = 0;
         }
         retired
     }
 
     /// Ends a batch whose marker was seen.
     #[inline(always)]
-    fn retire(&mut self, slot: Slot) {
+    fn retire(&mut self, slot: Slot, over: &mut Over) {
         let record = &mut self.slab[slot];
-        self.cursor.acknowledge(record.count);
-        self.counters.completed += 1;
-        self.counters.bytes += record.span.bytes;
+        over.descriptors += record.count;
+        over.bytes += record.span.bytes;
         record.hardware = Hardware::Quiet;
         record.outcome = Outcome::Done;
         let waker = record.waker.take();
-        record.pins = [None, None];
+        record.pins = None;
+        over.fill_reads += u32::from(record.reads_fill_source);
+        record.reads_fill_source = false;
         if record.is_special {
             self.retire_special(slot);
         } else {
@@ -428,6 +434,12 @@ impl Ring {
         record.number != batch.number || record.outcome == Outcome::Done
     }
 
+    /// Whether the device has ended all that it was told of.
+    #[inline(always)]
+    pub(crate) fn has_ended_all(&self) -> bool {
+        self.in_flight.len() == 0
+    }
+
     #[cold]
     fn collect_failure(&mut self, slot: Slot) -> Error {
         let error = self.error_of(slot);
@@ -496,6 +508,14 @@ impl Ring {
             Outcome::Pending | Outcome::Done => Error::RingFaulted { engine, queue },
         }
     }
+}
+
+/// What the batches of one sweep amount to.
+#[derive(Default)]
+struct Over {
+    descriptors: u32,
+    bytes: u64,
+    fill_reads: u32,
 }
 
 /// Writes pairs of descriptors, one behind the other.

@@ -24,7 +24,7 @@ fn span(source: u64, destination: u64, bytes: u64) -> Span {
 fn stage(ring: &mut Ring, span: Span) -> BatchId {
     let data = data_descriptors(span.bytes);
     assert!(ring.has_room(data));
-    ring.stage(span, &mut [None, None], false).unwrap()
+    ring.stage(span, &mut None, false).unwrap()
 }
 
 /// Does what the device does with the marker of a batch.
@@ -277,16 +277,30 @@ fn an_abort_ends_the_batch_before_its_deadline_and_faults_the_ring() {
 }
 
 #[test]
-fn the_first_look_at_a_large_batch_waits_for_the_time_that_it_needs() {
-    let mut bench = Bench::new(0x7364);
-    bench.stage(MAX_BATCH_BYTES);
-    bench.attend_after(Duration::ZERO);
-    let needed = Duration::from_micros(bench.hal.budget(2032, BatchKind::Sync).first_us);
-    assert!(needed > Duration::from_millis(1));
-    bench.attend_after(needed + Duration::from_millis(9));
-    assert!(bench.window.take_reads().is_empty(), "looked early");
-    bench.attend_after(Duration::from_millis(1));
-    assert_eq!(bench.window.take_reads().len(), 2);
+fn a_large_batch_is_looked_at_in_tenths_of_its_budget() {
+    for data in [256, 2032] {
+        let mut bench = Bench::new(0x7164);
+        let batch = bench.stage(u64::from(data) * MAX_BYTES);
+        bench.attend_after(Duration::ZERO);
+        let budget = bench.hal.budget(data, BatchKind::Sync);
+        let needed = Duration::from_micros(budget.first_us);
+        let tenth = budget.total() / 10;
+        assert!(tenth > Duration::from_millis(500), "{tenth:?}");
+        bench.attend_after(needed + tenth - Duration::from_millis(1));
+        assert!(bench.window.take_reads().is_empty(), "looked early");
+        for look in 1..=9 {
+            assert_eq!(bench.attend_after(Duration::from_millis(1)), Attention::Wait);
+            assert_eq!(bench.window.take_reads().len(), 2);
+            if look < 9 {
+                assert_eq!(bench.attend_after(tenth - Duration::from_millis(1)), Attention::Wait);
+                assert!(bench.window.take_reads().is_empty());
+            }
+        }
+        // The deadline does not wait for a look.
+        let left = budget.total() - needed - tenth * 9;
+        assert_eq!(bench.attend_after(left), Attention::Recovered);
+        assert!(collect(&mut bench.ring, batch).unwrap().is_err());
+    }
 }
 
 #[test]
@@ -338,7 +352,7 @@ fn pins_are_held_until_the_marker_or_the_end_of_quarantine() {
     let mut memory = FakeMemory::new();
     let chunk = memory.device(0x9000_0000, 4096, None);
     let stage = |bench: &mut Bench| {
-        let mut pins = [chunk.pin(), None];
+        let mut pins = chunk.pin().map(PinPair::from);
         let span = span(0x5000, 0x9000_0000, 4096);
         bench.ring.stage(span, &mut pins, false).unwrap()
     };

@@ -11,7 +11,8 @@ use core::ops::{Index, IndexMut};
 use core::task::Waker;
 
 use axon_platform::DeviceAddr;
-use axon_ports::Pin;
+use axon_ports::chunk::record::ChunkRecord;
+use axon_ports::{ChunkName, PinPair};
 
 use super::pieces::PieceList;
 use super::report::{EngineReport, Stop};
@@ -105,7 +106,8 @@ pub(crate) enum Outcome {
     Gone,
 }
 
-/// One batch.
+/// One batch. Aligned to its size, so that finding one is a shift.
+#[repr(align(256))]
 pub(crate) struct Record {
     /// Value of its first marker.
     pub number: u32,
@@ -127,11 +129,11 @@ pub(crate) struct Record {
     /// Who waits.
     pub waker: Option<Waker>,
     /// Memory that the hardware may reach.
-    pub pins: [Option<Pin>; 2],
+    pub pins: Option<PinPair>,
     /// More copies than one, and what keeps their memory.
     pub list: Option<PieceList>,
-    /// Something is to be done at the end that most batches do not need: it reads the fill buffer,
-    /// was issued again, or carries a list.
+    /// Something is to be done at the end that most batches do not need: it was issued again, or
+    /// carries a list.
     pub is_special: bool,
     /// What is copied.
     pub span: Span,
@@ -152,7 +154,7 @@ impl Record {
             next,
             outcome: Outcome::Pending,
             waker: None,
-            pins: [None, None],
+            pins: None,
             list: None,
             is_special: false,
             span: Span {
@@ -165,9 +167,10 @@ impl Record {
         }
     }
 
-    /// What every record of a staged batch says; the marker pair is there.
+    /// What every record of a staged batch says; the marker pair is there. A record that nobody uses
+    /// has no waker.
     #[inline(always)]
-    pub(super) fn enter(&mut self, value: u32, count: u32, span: Span, waker: Option<Waker>) {
+    pub(super) fn enter(&mut self, value: u32, count: u32, span: Span) {
         self.number = value;
         self.count = count;
         self.marker.value = value;
@@ -175,7 +178,6 @@ impl Record {
         self.awaited = true;
         self.outcome = Outcome::Pending;
         self.span = span;
-        self.waker = waker;
     }
 
     /// Every marker that may still be written, the newest first.
@@ -196,16 +198,17 @@ impl Record {
     /// Lets go of the memory.
     #[inline]
     pub(crate) fn unpin(&mut self) {
-        self.pins = [None, None];
+        self.pins = None;
         if let Some(list) = &mut self.list {
             list.unpin();
         }
     }
 
     /// What keeps the memory that the hardware may reach.
-    pub(crate) fn each_pin(&self) -> impl Iterator<Item = &Pin> {
+    pub(crate) fn each_held(&self) -> impl Iterator<Item = (ChunkName, &ChunkRecord)> {
         let more = self.list.as_ref().map_or(&[][..], PieceList::pins);
-        self.pins.iter().flatten().chain(more)
+        let more = more.iter().map(|pin| (pin.header().name(), pin.header().record()));
+        self.pins.iter().flat_map(PinPair::each).chain(more)
     }
 
     /// Whether issuing the batch once more gives the same bytes.
@@ -217,7 +220,6 @@ impl Record {
     }
 }
 
-// A power of two, so that finding a record is a shift.
 const _: () = assert!(size_of::<Record>() == 256);
 
 /// A chain of records; ends by count, not by a mark.
@@ -318,6 +320,7 @@ impl Slab {
     /// Gives a record back.
     #[inline]
     pub(crate) fn release(&mut self, slot: Slot) {
+        debug_assert!(self[slot].waker.is_none(), "somebody waits for it");
         self[slot].next = self.free;
         self.free = slot;
         self.free_count += 1;

@@ -5,11 +5,12 @@ use alloc::sync::Arc;
 use core::task::{Context, Poll, Waker};
 
 use axon_platform::{DeviceAddr, Platform};
-use axon_ports::Pin;
+use axon_ports::PinPair;
 use axon_ports::telemetry::TraceEvent;
 
 use super::completion;
 use super::fill_source::FillSource;
+use super::port::PortCell;
 use super::ring::{MAX_BATCH_BYTES, RingName, data_descriptors};
 use super::slab::{BatchId, Span};
 use crate::Error;
@@ -41,11 +42,13 @@ pub(crate) struct Transfer<P: Platform> {
     source: DeviceAddr,
     destination: DeviceAddr,
     remaining: u64,
-    pins: [Option<Pin>; 2],
+    pins: Option<PinPair>,
     stage: Stage,
     port: u8,
     fixed_source: bool,
     reads_fill_source: bool,
+    /// Most bytes of the next batch.
+    limit: u32,
     /// Counted by its port as one that has nothing staged yet.
     is_unstaged: bool,
 }
@@ -58,7 +61,7 @@ impl<P: Platform> Transfer<P> {
         source: DeviceAddr,
         destination: DeviceAddr,
         bytes: u64,
-        pins: [Option<Pin>; 2],
+        pins: PinPair,
     ) -> Self {
         let cell = shared.ports.get(usize::from(port));
         let is_unstaged = cell.inspect(|cell| cell.note_made()).is_some();
@@ -67,11 +70,12 @@ impl<P: Platform> Transfer<P> {
             source,
             destination,
             remaining: bytes,
-            pins,
+            pins: Some(pins),
             stage: Stage::New,
             port,
             fixed_source: false,
             reads_fill_source: false,
+            limit: MAX_BATCH_BYTES as u32,
             is_unstaged,
         }
     }
@@ -92,51 +96,70 @@ impl<P: Platform> Transfer<P> {
     #[inline]
     pub(crate) fn read_fill_source(&mut self) {
         self.reads_fill_source = true;
-    }
-
-    /// Goes on behind a transfer of 64 KiB that has ended: what it wrote is read again and again and
-    /// goes to the `bytes` behind it, which `pin` holds.
-    pub(crate) fn repeat(&mut self, bytes: u64, pin: Option<Pin>) {
-        self.source = self.destination;
-        self.destination.0 = self.destination.0.wrapping_add(FillSource::BYTES);
-        self.remaining = bytes;
-        self.pins = [None, pin];
-        self.fixed_source = true;
-        self.stage = Stage::New;
+        self.limit = FillSource::BYTES as u32;
     }
 
     /// Carries the transfer on; ends with its result.
     #[inline(always)]
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        if let Stage::Done = self.stage {
-            self.stage = Stage::Over;
-            return Poll::Ready(Ok(()));
+        match self.stage {
+            Stage::InFlight(batch) => self.come_for(batch, cx),
+            Stage::Done => {
+                self.stage = Stage::Over;
+                Poll::Ready(Ok(()))
+            }
+            _ => self.go_on(cx),
         }
-        self.go_on(cx)
     }
 
     /// One function, called from everywhere, so that all it does becomes part of it.
     #[inline(never)]
     fn go_on(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        if let Stage::InFlight(batch) = self.stage {
-            match self.collect(batch, cx.waker()) {
-                None => return Poll::Pending,
-                Some(Ok(())) if self.remaining != 0 => self.stage = Stage::New,
-                Some(result) => {
-                    self.stage = Stage::Over;
-                    return Poll::Ready(result);
-                }
-            }
-        }
         if self.try_stage::<false>(Some(cx.waker())).is_none() {
             return self.wait(cx.waker());
         }
-        if let Stage::Done = self.stage {
+        match self.stage {
+            Stage::Done => {
+                self.stage = Stage::Over;
+                Poll::Ready(Ok(()))
+            }
+            // It was not the last batch, and has ended; the ring counts how often.
+            Stage::New => self.go_on(cx),
+            _ => {
+                self.shared.mark_dirty(self.port);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Comes for the result of a batch; goes on with the next one where there is more to move.
+    #[inline(never)]
+    fn come_for(&mut self, batch: BatchId, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let cell = self.shared.ports.get(usize::from(self.port));
+        let has_ended_well = |cell: &PortCell| {
+            cell.with(|port| port.ring().is_some_and(|ring| ring.has_ended_well(batch)))
+        };
+        if self.remaining == 0 && cell.is_some_and(has_ended_well) {
             self.stage = Stage::Over;
             return Poll::Ready(Ok(()));
         }
-        self.shared.mark_dirty(self.port);
-        Poll::Pending
+        self.come_in_vain(batch, cx)
+    }
+
+    /// The batch is not over, has failed, or there is more to move.
+    #[inline(never)]
+    fn come_in_vain(&mut self, batch: BatchId, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        match self.collect(batch, cx.waker()) {
+            None => Poll::Pending,
+            Some(Ok(())) if self.remaining != 0 => {
+                self.stage = Stage::New;
+                self.go_on(cx)
+            }
+            Some(result) => {
+                self.stage = Stage::Over;
+                Poll::Ready(result)
+            }
+        }
     }
 
     /// Waits until the first batch is staged.
@@ -196,6 +219,47 @@ impl<P: Platform> Transfer<P> {
     /// may end here.
     #[inline(always)]
     fn try_stage<const STARTED: bool>(&mut self, waker: Option<&Waker>) -> Option<()> {
+        // Not what is empty, nor what is more than a batch.
+        let is_whole = || self.remaining.wrapping_sub(1) < self.limit.into();
+        if !matches!(self.stage, Stage::New) || !is_whole() {
+            return self.try_stage_part(STARTED, waker);
+        }
+        let span = self.span(self.remaining);
+        let shared = &*self.shared;
+        let cell = shared.ports.get(usize::from(self.port))?;
+        let (pins, is_unstaged) = (&mut self.pins, &mut self.is_unstaged);
+        let reads_fill_source = self.reads_fill_source;
+        let stage = cell.with(|port| {
+            let ring = port.admit(data_descriptors(span.bytes), None)?;
+            let is_traced = completion::is_traced(shared);
+            if is_traced {
+                trace_stage(shared, ring.name, span, 0);
+            }
+            let batch = ring.stage(span, pins, reads_fill_source)?;
+            let is_last = core::mem::take(is_unstaged) && cell.note_staged();
+            if STARTED || (is_last && ring.is_device_idle()) {
+                completion::ring_now(shared, ring, is_traced);
+                if completion::sweep_in_passing(shared, port, is_traced) {
+                    return Some(Stage::Done);
+                }
+            }
+            if let (Some(ring), Some(waker)) = (port.ring(), waker) {
+                ring.leave_waker(batch, waker);
+            }
+            Some(Stage::InFlight(batch))
+        })?;
+        self.stage = stage;
+        // From here on the record counts as the reader.
+        self.reads_fill_source = false;
+        self.remaining = 0;
+        Some(())
+    }
+
+    /// As [`Transfer::try_stage`] for what has waited for its turn, and for what is more than a
+    /// batch.
+    #[cold]
+    #[inline(never)]
+    fn try_stage_part(&mut self, is_started: bool, waker: Option<&Waker>) -> Option<()> {
         let ticket = match self.stage {
             Stage::New => None,
             Stage::Queued(ticket) => Some(ticket),
@@ -204,56 +268,70 @@ impl<P: Platform> Transfer<P> {
         if self.remaining == 0 {
             return None;
         }
-        let bytes = self.remaining.min(MAX_BATCH_BYTES);
-        let span = Span {
-            source: self.source,
-            destination: self.destination,
-            bytes,
-            fixed_source: self.fixed_source,
-        };
-        let left = self.remaining - bytes;
+        let bytes = self.remaining.min(self.limit.into());
+        let (span, left) = (self.span(bytes), self.remaining - bytes);
         let shared = &*self.shared;
-        let (pins, reads_fill_source) = (&mut self.pins, self.reads_fill_source);
         let cell = shared.ports.get(usize::from(self.port))?;
-        let is_unstaged = &mut self.is_unstaged;
+        // The pins of the whole transfer go with its last batch.
+        let mut more = if left == 0 { None } else { self.pins.clone() };
+        let pins = if left == 0 { &mut self.pins } else { &mut more };
+        let (is_unstaged, reads_fill_source) = (&mut self.is_unstaged, self.reads_fill_source);
         let stage = cell.with(|port| {
             let ring = port.admit(data_descriptors(bytes), ticket)?;
-            trace_stage(shared, ring.name, span, left);
-            // The pins of the whole transfer go with its last batch.
-            let mut more;
-            let pins = if left == 0 {
-                pins
-            } else {
-                more = pins.clone();
-                &mut more
-            };
+            let is_traced = completion::is_traced(shared);
+            if is_traced {
+                trace_stage(shared, ring.name, span, left);
+            }
             let batch = ring.stage(span, pins, reads_fill_source)?;
             let is_last = core::mem::take(is_unstaged) && cell.note_staged();
-            if STARTED || (is_last && left == 0 && ring.is_device_idle()) {
-                completion::ring_now(shared, ring);
-                if completion::sweep_in_passing(shared, port, batch) && left == 0 {
-                    return Some(Stage::Done);
-                }
-            }
-            if let (Some(ring), Some(waker)) = (port.ring(), waker) {
+            let is_over = (is_started || (is_last && ring.is_device_idle())) && {
+                completion::ring_now(shared, ring, is_traced);
+                completion::look_in_passing(shared, port, is_traced)
+            };
+            if let (false, Some(ring), Some(waker)) = (is_over, port.ring(), waker) {
                 ring.leave_waker(batch, waker);
             }
             if let Some(ticket) = ticket {
                 port.leave(ticket);
             }
-            Some(Stage::InFlight(batch))
+            Some(match is_over {
+                true if left == 0 => Stage::Done,
+                true => Stage::New,
+                false => Stage::InFlight(batch),
+            })
         })?;
         self.stage = stage;
-        // From here on the record counts as the reader.
-        self.reads_fill_source = false;
         self.remaining = left;
         if left != 0 {
             self.advance(bytes);
         }
+        self.reads_fill_source = false;
+        if ticket.is_some() {
+            // Who is next in line is called until somebody comes.
+            self.shared.mark_dirty(self.port);
+        }
         Some(())
     }
 
+    /// The next `bytes`.
+    #[inline(always)]
+    fn span(&self, bytes: u64) -> Span {
+        Span {
+            source: self.source,
+            destination: self.destination,
+            bytes,
+            fixed_source: self.fixed_source,
+        }
+    }
+
+    /// Goes on behind `bytes` that were staged. What the fill buffer went to is read again and again,
+    /// and goes to all behind it.
     fn advance(&mut self, bytes: u64) {
+        if self.reads_fill_source {
+            self.source = self.destination;
+            self.fixed_source = true;
+            self.limit = MAX_BATCH_BYTES as u32;
+        }
         self.destination.0 = self.destination.0.wrapping_add(bytes);
         if !self.fixed_source {
             self.source.0 = self.source.0.wrapping_add(bytes);
@@ -322,7 +400,7 @@ impl<P: Platform> Transfer<P> {
     }
 }
 
-#[inline(always)]
+#[cold]
 fn trace_stage<P: Platform>(shared: &Shared<P>, name: RingName, span: Span, pending: u64) {
     let event = TraceEvent::DmaMemcpy {
         core: name.core.number().into(),

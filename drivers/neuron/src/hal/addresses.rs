@@ -82,19 +82,20 @@ impl Hal {
 
     #[inline(always)]
     fn memory_window_place(&self, address: DeviceAddr, len_bytes: u64) -> Option<u64> {
+        let (&first, others) = self.tables.map.hbm_bases.split_first()?;
+        let mut at = address.0.wrapping_sub(first);
         let mut place = 0;
-        for &base in self.tables.map.hbm_bases {
-            let at = address.0.wrapping_sub(base);
-            if at < self.hbm_size {
-                let offset = place + at;
-                let is_inside = len_bytes <= self.hbm_size - at
-                    && len_bytes <= self.bar4_len
-                    && offset <= self.bar4_len - len_bytes;
-                return is_inside.then_some(offset);
-            }
-            place += self.hbm_bar4_pitch;
+        if at >= self.hbm_size {
+            let found = |&base: &u64| address.0.wrapping_sub(base) < self.hbm_size;
+            let channel = others.iter().position(found)?;
+            at = address.0.wrapping_sub(*others.get(channel)?);
+            place = (channel as u64 + 1) * self.hbm_bar4_pitch;
         }
-        None
+        let offset = place + at;
+        let is_inside = len_bytes <= self.hbm_size - at
+            && len_bytes <= self.bar4_len
+            && offset <= self.bar4_len - len_bytes;
+        is_inside.then_some(offset)
     }
 
     /// Tile of a core in the register window.

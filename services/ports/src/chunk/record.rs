@@ -192,6 +192,13 @@ impl ChunkRecord {
         (place >> 1 & 3, place >> 3 & 3)
     }
 
+    /// First byte, core, and whether it lies in host memory, in one look.
+    #[inline(always)]
+    pub fn whereabouts(&self) -> (DeviceAddr, CoreId, bool) {
+        let place = self.place.load(Ordering::Relaxed);
+        (DeviceAddr(place & !0xfff), CoreId::from_low_bits(place >> 5), place & 1 != 0)
+    }
+
     /// Whether it lies in host memory.
     #[inline]
     pub fn is_host(&self) -> bool {

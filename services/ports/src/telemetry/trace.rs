@@ -98,6 +98,13 @@ impl Trace {
         self.mask.load(Ordering::Relaxed) & kind.bit() != 0
     }
 
+    /// Whether one of some events is on: one look for a path with several trace points.
+    #[inline(always)]
+    pub fn is_any_on<const N: usize>(&self, kinds: [TraceKind; N]) -> bool {
+        let bits = kinds.iter().fold(0, |bits, kind| bits | kind.bit());
+        self.mask.load(Ordering::Relaxed) & bits != 0
+    }
+
     /// Switches an event on.
     ///
     /// # Errors

@@ -113,6 +113,44 @@ impl ChunkRecord {
         false
     }
 
+    /// As [`Self::pin`]; one look decides where nothing speaks against it.
+    #[inline(always)]
+    pub(in crate::chunk) fn pin_live(&self, generation: u32) -> bool {
+        self.pin_state(generation).is_some() || self.pin_again(generation)
+    }
+
+    /// Takes a pin in one look: the word with it; `None` where [`Self::pin`] has to decide.
+    #[inline(always)]
+    fn pin_state(&self, generation: u32) -> Option<u64> {
+        let now = self.state.load(Ordering::Relaxed);
+        if generation_of(now) != generation || generation & 1 == 0 || now & MANY_PINS != 0 {
+            return None;
+        }
+        self.exchange(now, now + PIN).ok().map(|()| now + PIN)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn pin_again(&self, generation: u32) -> bool {
+        self.pin(generation)
+    }
+
+    /// Takes a pin for a moment: what [`Self::let_go`] needs, `None` where the chunk is gone.
+    #[inline(always)]
+    pub(in crate::chunk) fn hold(&self, generation: u32) -> Option<u64> {
+        match self.pin_state(generation) {
+            None => self.pin_again(generation).then_some(0),
+            state => state,
+        }
+    }
+
+    /// Gives a pin of [`Self::hold`] back, where nothing has happened to the chunk meanwhile; else
+    /// `false`, and [`Self::unpin`] decides.
+    #[inline(always)]
+    pub(in crate::chunk) fn let_go(&self, held: u64) -> bool {
+        held != 0 && self.exchange(held, held - PIN).is_ok()
+    }
+
     /// The word, where a chunk lives.
     #[inline(always)]
     pub(in crate::chunk) fn state_alive(&self) -> Option<u64> {
