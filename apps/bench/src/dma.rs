@@ -66,7 +66,9 @@ pub(crate) struct DmaRow {
     total: u64,
     doorbells: u64,
     descriptors: u64,
+    /// Because of a batch, and all there were.
     register_reads: u64,
+    all_reads: u64,
     ring_bytes: u64,
     /// Real time of a run, and the model's part of it; 0 without a clock.
     wall_ns: u64,
@@ -97,7 +99,7 @@ impl DmaRow {
             concat!(
                 r#"{{"operation":"{} {}","kind":"{}","way":"{}","unit":"{}","bytes":{},"#,
                 r#""depth":{},"samples":{},"submit":{},"complete":{},"median":{},"#,
-                r#""doorbells":{},"descriptors":{},"register_reads":{},"ring_bytes":{},"#,
+                r#""doorbells":{},"descriptors":{},"register_reads":{},"all_reads":{},"ring_bytes":{},"#,
                 r#""wall_ns":{},"model_ns":{}}}"#
             ),
             self.kind,
@@ -114,6 +116,7 @@ impl DmaRow {
             self.doorbells,
             self.descriptors,
             self.register_reads,
+            self.all_reads,
             self.ring_bytes,
             self.wall_ns,
             self.model_ns,
@@ -391,7 +394,8 @@ impl<'a, P: Platform> Recorder<'a, P> {
     fn finish(self, kind: &'static str, way: &'static str, bytes: u64, depth: usize) -> DmaRow {
         let kept = &self.samples[WARM_UP.min(self.samples.len())..];
         let share = |of: fn(&Sample) -> u64| median(kept.iter().map(of)) / depth as u64;
-        let (after, register_reads, doorbells) = self.last;
+        let (after, all_reads, doorbells) = self.last;
+        let register_reads = after.register_reads - self.counters.register_reads;
         let descriptors = after.descriptors - self.counters.descriptors;
         let batches = after.batches - self.counters.batches;
         DmaRow {
@@ -406,6 +410,7 @@ impl<'a, P: Platform> Recorder<'a, P> {
             doorbells,
             descriptors,
             register_reads,
+            all_reads,
             // A pair of descriptors is 32 bytes; a marker is two words armed, one read, one cleared.
             ring_bytes: descriptors * 32 + batches * 16,
             wall_ns: median(self.walls.iter().map(|wall| wall.0)),

@@ -204,8 +204,11 @@ a look at the counter at each doorbell is part of them. Doorbells, descriptors (
 (descriptor pairs, marker words) are those of a whole run. Real time is that of a Linux process with the model
 inside; the driver's share is all but the register writes, with executor, benchmark and waiting in it.
 
-A run of 16 MiB × 64 moves 1 GiB: the model hands such doorbells to a worker, so its markers come later and the driver may look at the
-engine. Its figures differ from run to run; all others repeat.
+Register reads are those that the driver makes because of a copy; what its other tasks read meanwhile, in a run that
+takes seconds, is in the report (`all_reads`).
+
+A run of 16 MiB × 64 moves 1 GiB: the model hands such doorbells to a worker, so its markers come later, and how often the driver looks for
+them meanwhile differs from run to run. All other figures repeat.
 
 - *awaited*: `copy_to(..)?.await`; the last of the copies that were made together rings for all, in its first poll.
 - *started*: `copy_to(..)?.start().await`; they ring at once, and the marker is looked for right behind them.
