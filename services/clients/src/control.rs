@@ -198,6 +198,7 @@ mod tests {
         bench.turn();
         bench.peers.calls();
         drop(b);
+        assert_eq!(bench.clients.open_count(), 1, "the control task was woken for its end");
         bench.turn();
         assert_eq!(bench.peers.calls(), ["leaving client2", "last"]);
         assert_eq!(bench.clients.open_count(), 0);

@@ -12,7 +12,7 @@ use axon::{
 };
 use axon_hosted::Machine;
 use axon_platform::Platform;
-use axon_ports::{CoreId, DeviceIndex};
+use axon_ports::{CoreId, DeviceIndex, HbmIndex};
 use embassy_futures::join::join;
 
 use axon_tests::bench::{Bench, Setup, bytes, trn1, trn2};
@@ -166,6 +166,82 @@ const CALLS: &[(&str, MakeCall)] = &[
             drop(scene.bench.device.hardware_counters(&[]).await);
             let _own = scene.client.datastore().unwrap();
             drop(scene.client.datastore_of(scene.client.id()).await);
+        })
+    }),
+    ("windows and peers", |scene| {
+        Box::pin(async {
+            let client = &scene.client;
+            let hbm = client.alloc_device(axon::DeviceAlloc::new(8192)).await.unwrap();
+            let window = hbm.window().await.unwrap();
+            drop(window.export(..).await);
+            drop(client.window(hbm.device_addr(), 4096).await);
+            drop(client.hbm_window(HbmIndex::new(0).unwrap()).await);
+            let host = client.alloc_host(HostAlloc::new(4096)).await.unwrap();
+            drop(client.hold_host_ranges(&[(host.device_addr(), 4096)]).await);
+        })
+    }),
+    ("look-ups and dumps", |scene| {
+        Box::pin(async {
+            let client = &scene.client;
+            let hbm = HbmIndex::new(0).unwrap();
+            let core = CoreId::new(0).unwrap();
+            let chunk = client.alloc_scratchpad(4096, hbm, core).await.unwrap();
+            drop(client.find(chunk.device_addr()).await.unwrap());
+            let device = &scene.bench.device;
+            device.memory_usage().await.unwrap();
+            drop((device.chunks(0).await, device.chunks_up_to(0, 9).await));
+            drop(device.host_chunks().await.unwrap());
+        })
+    }),
+    ("copies with wait handles", |scene| {
+        Box::pin(async {
+            let host = scene.client.alloc_host(HostAlloc::new(4096)).await.unwrap();
+            let hbm = scene.client.alloc_device(axon::DeviceAlloc::new(4096)).await.unwrap();
+            let copies = scene.client.async_copies(CoreId::new(0).unwrap());
+            let spans = || (host.span(..).unwrap(), hbm.span(..).unwrap());
+            let (from, to) = spans();
+            let first = copies.submit(-1, from, to).await.unwrap();
+            let (from, to) = spans();
+            let second = copies.submit(first, from, to).await.unwrap();
+            copies.wait(second).await.unwrap();
+        })
+    }),
+    ("queue commands", |scene| {
+        Box::pin(async {
+            let queues = scene.client.queues();
+            let claims = queues.h2t_alloc(0, 1, 1).await.unwrap();
+            let taken = u32::from(claims.copy | claims.service);
+            queues.h2t_free(0, taken).await.unwrap();
+            let _ = queues.release(3, 2).await;
+        })
+    }),
+    ("semaphore and event", |scene| {
+        Box::pin(async {
+            let _claim = scene.client.claim(1, 0..=0).await.unwrap();
+            let core = scene.client.core(0).unwrap();
+            let (semaphore, event) = (core.semaphore(3).unwrap(), core.event(3).unwrap());
+            semaphore.set(0).unwrap();
+            let raise = async {
+                scene.bench.pause(Duration::from_micros(20)).await;
+                semaphore.set(5).unwrap();
+                event.set(true).unwrap();
+            };
+            join(raise, async {
+                semaphore.reached(5).await.unwrap();
+                event.wait().await.unwrap();
+            })
+            .await;
+            event.set(false).unwrap();
+            semaphore.set(0).unwrap();
+        })
+    }),
+    ("init commands and firmware's lists", |scene| {
+        Box::pin(async {
+            let commands = scene.client.core_commands();
+            let _ = commands.set_init_state(0, 1).await;
+            let _ = commands.reader_exit(0, MODEL).await;
+            let _ = scene.bench.device.power_profiles(0).await;
+            let _ = scene.client.throttle_notifications(true).await;
         })
     }),
 ];
