@@ -384,6 +384,8 @@ impl<P: Platform> Client<P> {
         let bar = if special.in_memory_window { 4 } else { device.hal().register_bar() };
         let bar = functions.get(device.position()).and_then(|function| function.bar(bar));
         let place = bar.filter(|bar| special.offset <= bar.len_bytes).and_then(|bar| {
+            // A function that is gone answers all-ones: its BAR would reach behind the last address.
+            bar.address.checked_add(bar.len_bytes)?;
             let left = bar.len_bytes - special.offset;
             (special.len_bytes <= left).then_some(BusAddr(bar.address + special.offset))
         });
