@@ -88,6 +88,7 @@ const COMMANDS: &[Usage] = &[
     usage("queues", "queue copy RING tx|rx SLOT ADDRESS LEN [id=]"),
     usage("queues", "queue write RING tx|rx OFFSET HEX"),
     usage("queues", "queue read E Q tx|rx START COUNT"),
+    usage("queues", "engine init E"),
     usage("queues", "engine state [DEV] E"),
     usage("queues", "engine set E disable|normal|abort"),
     usage("queues", "h2t alloc NC COPY [SERVICE]"),
