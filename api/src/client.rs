@@ -11,7 +11,9 @@ use axon_memory::ChunkInfo;
 use axon_platform::{DeviceAddr, Platform};
 use axon_ports::reset::{Requester, ResetRequest};
 use axon_ports::telemetry::{TraceEvent, TraceKind};
-use axon_ports::{AllocRequest, Category, ClientId, CoreId, CoreMap, HbmIndex, Lifespan, Location};
+use axon_ports::{
+    AllocRequest, Category, ClientId, CoreId, CoreMap, HbmIndex, Lifespan, Location, MemoryError,
+};
 use embassy_sync::blocking_mutex::Mutex;
 use embassy_sync::blocking_mutex::raw::CriticalSectionRawMutex;
 
@@ -295,7 +297,14 @@ impl<P: Platform> Client<P> {
     pub async fn retain(&self, handle: u64) -> Result<(), Error> {
         Call::Name.admit(self.access())?;
         let memory = self.device().memory();
-        let name = memory.lookup_mut(self.id(), handle)?.header().name();
+        let pin = memory.lookup_mut(self.id(), handle)?;
+        if let Category::NOTIFICATION_HOST | Category::NOTIFICATION_DEVICE = pin.facts().category {
+            // It goes with its queue and with nothing else: the reference could never be given back.
+            let what = "another reference to a notification queue";
+            return Err(MemoryError::Forbidden { what }.into());
+        }
+        let name = pin.header().name();
+        drop(pin);
         memory.retain(name).await?.into_header();
         Ok(())
     }
