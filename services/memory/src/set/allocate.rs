@@ -213,7 +213,8 @@ impl<S: HostSource> State<S> {
             Some((client, slot)) if self.is_live(client, slot) => {
                 owner = client.number();
                 payer = Payer::of(slot);
-                if own {
+                // A request ends at the latest with the client that made it.
+                if own || request.lifespan as u8 == Lifespan::Local as u8 {
                     list = List::of_client(slot);
                 }
             }

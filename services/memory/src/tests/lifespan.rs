@@ -83,7 +83,8 @@ fn other_lifespans_survive_the_client() {
     let with = |lifespan| AllocRequest { lifespan, ..device(0x1000) };
     let all = set.alloc(&with(Lifespan::AllClients)).unwrap().into_header();
     let forever = set.alloc(&with(Lifespan::Device)).unwrap().into_header();
-    let local = set.alloc(&with(Lifespan::Local)).unwrap();
+    let drivers = AllocRequest { client: None, ..with(Lifespan::Local) };
+    let local = set.alloc(&drivers).unwrap();
     detach(&mut set, 1);
     assert!(!all.is_dead() && !forever.is_dead());
     assert!(local.pin().is_some(), "a request's own chunk is the request's to end");
@@ -96,9 +97,25 @@ fn other_lifespans_survive_the_client() {
 }
 
 #[test]
-fn destruction_reports_what_nobody_released() {
+fn mem_d26_a_request_ends_at_the_latest_with_its_client() {
     let mut set = v2();
     let local = AllocRequest { lifespan: Lifespan::Local, ..device(0x1000) };
+    let before = set.counters().total(Location::Device);
+    let (forgotten, held) = (set.alloc(&local).unwrap(), set.alloc(&local).unwrap());
+    let (forgotten, pin) = (forgotten.into_header(), held.pin().unwrap());
+    detach(&mut set, 1);
+    assert!(forgotten.is_dead() && held.header().is_dead());
+    assert_eq!(set.counters().draining(), 0x1000, "pinned by whoever still reads it");
+    drop((pin, held));
+    set.collect_all();
+    assert_eq!((set.counters().draining(), set.counters().total(Location::Device)), (0, before));
+    assert_eq!(set.destroy().left, 0);
+}
+
+#[test]
+fn destruction_reports_what_nobody_released() {
+    let mut set = v2();
+    let local = AllocRequest { client: None, lifespan: Lifespan::Local, ..device(0x1000) };
     set.alloc(&local).unwrap().into_header();
     set.alloc(&device(0x1000)).unwrap().into_header();
     let report = set.destroy();

@@ -157,7 +157,7 @@ impl Oracle {
         let channel = request.channel as usize;
         let owner = request.client.map(|(_, slot)| slot.index());
         let list = match request.lifespan {
-            Lifespan::Local => 16,
+            Lifespan::Local => owner.filter(|&owner| self.attached[owner]).unwrap_or(16),
             Lifespan::Client => owner.unwrap_or(0),
             Lifespan::AllClients => 17,
             Lifespan::Device => 18,
