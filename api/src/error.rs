@@ -364,7 +364,7 @@ impl fmt::Display for Error {
             Error::Again { what } => write!(f, "{what}: try again"),
             Error::Unsupported { what } => write!(f, "{what} is not supported"),
             Error::DeviceFailed { .. } => {
-                f.write_str("the device is INVALID: its last reset failed; reset it again")
+                f.write_str("the device is INVALID: its last reset failed or it is gone; another reset tells which")
             }
             Error::DeviceGone => f.write_str("the device answers all-ones: it is gone"),
             Error::Removed => f.write_str("the device was removed"),

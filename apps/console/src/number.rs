@@ -55,6 +55,9 @@ pub fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
+/// Longest span that anybody may wait for here: whoever asks for more has mistyped.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
 /// A span of time: `250ns`, `10us`, `10ms`, `3s`.
 pub fn span(what: &str, text: &str) -> Result<Duration, Failure> {
     const UNITS: [(&str, u64); 4] =
@@ -64,7 +67,8 @@ pub fn span(what: &str, text: &str) -> Result<Duration, Failure> {
         .find_map(|(unit, nanos)| {
             digits_of(text.strip_suffix(unit)?)?.checked_mul(*nanos).map(Duration::from_nanos)
         })
-        .ok_or_else(|| wrong(what, text, "a span of time (250ns, 10us, 10ms, 3s)"))
+        .filter(|span| *span <= LONGEST)
+        .ok_or_else(|| wrong(what, text, "a span of time (250ns, 10us, 10ms, 3s; a day at most)"))
 }
 
 /// Plain digits; no sign, no blank, no separator.
@@ -142,6 +146,9 @@ mod tests {
         assert_eq!(span("t", "10ms").ok(), Some(Duration::from_millis(10)));
         assert_eq!(span("t", "3s").ok(), Some(Duration::from_secs(3)));
         assert_eq!(span("t", "7ns").ok(), Some(Duration::from_nanos(7)));
+        assert_eq!(span("t", "86400s").ok(), Some(LONGEST));
+        assert_eq!(span("t", "86400000000001ns").ok(), None);
+        assert_eq!(span("t", "18446744073s").ok(), None);
         for wrong in ["", "s", "3", "3m", "1.5s", "-3s", "99999999999999s"] {
             assert!(span("t", wrong).is_err(), "{wrong}");
         }
