@@ -254,6 +254,22 @@ fn a_failure_ends_the_list() {
     });
 }
 
+/// The ring goes on, and what was not begun is not begun any more.
+#[test]
+fn a_timeout_ends_the_list() {
+    trn1().run(async |bench| {
+        let count = 40_000;
+        let (host, hbm) = (bench.pattern(count, 1).await, bench.hbm(count).await);
+        let list: Vec<Segment> = (0..count).map(|n| of(host.handle(), n, 1)).collect();
+        bench.control("fault drop-marker=1");
+        let copies = bench.client.gather(&list, of(hbm.handle(), 0, count)).unwrap();
+        let failed = copies.await.unwrap_err();
+        assert_eq!((failed.error.errno(), failed.entries), (Errno::ETIMEDOUT, Some((0, 2031))));
+        assert!(bench.device.counters().batches < 10, "not all 20");
+        hbm.fill(.., 0).unwrap().await.unwrap();
+    });
+}
+
 #[test]
 fn a_list_that_is_dropped_goes_on_and_keeps_its_memory() {
     every().fault("late-marker=5ms").run(async |bench| {
